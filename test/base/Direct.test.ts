@@ -179,16 +179,15 @@ describe("Direct", () => {
     Effect.gen(function* () {
       const fibers: Array<Fiber.RuntimeFiber<unknown, unknown>> = []
       const exits: Array<Exit.Exit<unknown, unknown>> = []
+      const one = Direct.sync(() => 1)
+      const fork = (effect: Effect.Effect<unknown, unknown>) => {
+        const fiber = Effect.runFork(effect)
+        fibers.push(fiber)
+        return fiber
+      }
       const interrupt = Direct.run(
-        Direct.flatMap(
-          Direct.sync(() => 1),
-          () => Effect.never
-        ),
-        effect => {
-          const fiber = Effect.runFork(effect)
-          fibers.push(fiber)
-          return fiber
-        },
+        Direct.flatMap(one, () => Effect.never),
+        fork,
         exit => exits.push(exit)
       )
       expect(exits).toEqual([])

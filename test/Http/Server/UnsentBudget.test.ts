@@ -211,23 +211,6 @@ describe("a limit of connections", () => {
     await idle.closed
   })
 
-  it("closes the connections of the address with most in the order of idle time", async () => {
-    const { gate, port, sockets } = await serve({ connections: 30 })
-    const clients: Array<Awaited<ReturnType<typeof connect>>> = []
-    const another = async () => {
-      const count = clients.push(await connect(port, get("/0")))
-      await until(() => sockets.length === count && sockets[count - 1]!.bytesWritten > 0)
-    }
-    for (let count = 0; count < 31; count++) await another()
-    const before = sockets[1]!.bytesWritten
-    clients[1]!.socket.write(get("/0"))
-    await until(() => sockets[1]!.bytesWritten > before)
-    for (let count = 0; count < 5; count++) await another()
-    const closed = sockets.flatMap(({ destroyed }, index) => (destroyed ? [index] : []))
-    expect(closed).toEqual([0, 2, 3, 4, 5, 6])
-    expect(gate.connected).toBe(30)
-  })
-
   it("answers 503 if all are busy, and serves probes", async () => {
     const { gate, port } = await serve({ connections: 2 })
     await connect(port, get("/wait"))
