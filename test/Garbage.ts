@@ -1,4 +1,4 @@
-/** Whether sockets stay in memory after they have ended. */
+/** What stays in memory, such as sockets that have ended. */
 import { subscribe, unsubscribe } from "node:diagnostics_channel"
 import type { Socket } from "node:net"
 import { setFlagsFromString } from "node:v8"
@@ -6,7 +6,9 @@ import { runInNewContext } from "node:vm"
 import { Effect, type Scope } from "effect"
 
 setFlagsFromString("--expose-gc")
-const collect = runInNewContext("gc") as () => void
+
+/** Collects garbage at once. */
+export const collect = runInNewContext("gc") as () => void
 
 /** Finds the sockets that are made until the scope closes, and have a port on either side, without keeping them. */
 export const socketsMade = (

@@ -138,13 +138,8 @@ describe("compression of answers", () => {
   it.effect("the resources of a reply are released once, by its sender", () =>
     Effect.gen(function* () {
       let released = 0
-      const reply = yield* compress(
-        streamed(
-          [text],
-          Effect.sync(() => void released++)
-        ),
-        gzip
-      )
+      const release = Effect.sync(() => void released++)
+      const reply = yield* compress(streamed([text], release), gzip)
       yield* bytesOf(reply)
       expect(released).toBe(0)
       yield* reply.release!

@@ -1,11 +1,11 @@
 /** Requests of web pages of other origins, over both transports. */
-import { connect } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { ConfigProvider, Effect, Logger } from "effect"
 import * as Cors from "../../src/Http/Cors.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { keys, platformFor, stockFor, type Transport } from "../Harness.ts"
 import { edgeFor } from "./Edge/EdgeTransport.ts"
+import { connect } from "./Server/Fixture.ts"
 
 const page = "https://app.example.com"
 const stranger = "https://elsewhere.example.com"
@@ -149,11 +149,10 @@ describe("the service's own server", () => {
       const { port } = yield* serving(edgeFor([page]))
       const twice = ["Host: a", `Origin: ${page}`, "Authorization: Bearer a", "Authorization: Bearer b"]
       const answer = yield* Effect.promise(async () => {
-        const socket = connect(port, "127.0.0.1")
+        const { closed, received, socket } = await connect(port)
         socket.write(["GET /api/v1/kv/n/k HTTP/1.1", ...twice, "Connection: close", "", ""].join("\r\n"))
-        let text = ""
-        for await (const bytes of socket.setEncoding("latin1")) text += bytes
-        return text
+        await closed
+        return received()
       })
       expect(answer).toMatch(/^HTTP\/1\.1 400 /)
       expect(answer).toContain(`access-control-allow-origin: ${page}\r\n`)

@@ -1,16 +1,13 @@
 import { IncomingMessage } from "node:http"
 import { Socket } from "node:net"
-import { setFlagsFromString } from "node:v8"
-import { runInNewContext } from "node:vm"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either } from "effect"
 import type { RawJson } from "../../src/base/Json/JsonText.ts"
 import { Limits } from "../../src/base/Limits.ts"
 import * as Body from "../../src/Http/RequestBody.ts"
 import { format } from "../../src/Kv/Body.ts"
-
-setFlagsFromString("--expose-gc")
-const collect = runInNewContext("gc") as () => void
+import { collect } from "../Garbage.ts"
+import { turn } from "./Server/Fixture.ts"
 
 /** Bytes in use after garbage collection. */
 const inUse = (): number => {
@@ -20,8 +17,6 @@ const inUse = (): number => {
 }
 
 const bodyFormat = format(Effect.runSync(Limits))
-
-const turn = () => new Promise(resolve => setImmediate(resolve))
 
 /** A request whose body the test provides, and its result. */
 const request = () => {

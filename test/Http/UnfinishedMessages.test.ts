@@ -5,12 +5,15 @@ import { type AddressInfo, connect, type Socket } from "node:net"
 import { Effect, FastCheck as fc } from "effect"
 import { afterEach, describe, expect, it } from "vitest"
 import * as MetricTags from "../../src/base/Observability/MetricTags.ts"
+import { describe, expect, it } from "vitest"
+import * as MetricTags from "../../src/base/MetricTags.ts"
 import { UnfinishedMessage } from "../../src/base/UnfinishedMessage.ts"
 import * as Reply from "../../src/Http/Reply.ts"
 import { BodyBudget, heldBodyOf } from "../../src/Http/Server/BodyBudget.ts"
 import { upgrading } from "../../src/Http/WebSocket/Handshake.ts"
 import type * as WebSocket from "../../src/Http/WebSocket.ts"
 import { times } from "../Scale.ts"
+import { closing, socketSettings, until } from "./Server/Fixture.ts"
 
 interface Frame {
   readonly opcode: number
@@ -20,28 +23,11 @@ interface Frame {
 
 /** A frame of a client, whose mask is all zeros. */
 const bytesOf = ({ isLast, opcode, payload }: Frame): Buffer => {
-  const length =
-    payload < 126
-      ? Buffer.from([0x80 | payload])
-      : payload < 65_536
-        ? Buffer.from([0x80 | 126, payload >> 8, payload & 0xff])
-        : Buffer.from([
-            0x80 | 127,
-            0,
-            0,
-            0,
-            0,
-            payload >>> 24,
-            (payload >> 16) & 0xff,
-            (payload >> 8) & 0xff,
-            payload & 0xff
-          ])
-  return Buffer.concat([
-    Buffer.from([(isLast ? 0x80 : 0) | opcode]),
-    length,
-    Buffer.alloc(4),
-    Buffer.alloc(payload, "a")
-  ])
+  const extended = Buffer.alloc(payload < 126 ? 0 : payload < 65_536 ? 2 : 8)
+  if (extended.length > 0) extended.writeUIntBE(payload, Math.max(0, extended.length - 6), Math.min(6, extended.length))
+  const length = extended.length === 0 ? payload : extended.length === 2 ? 126 : 127
+  const start = Buffer.from([(isLast ? 0x80 : 0) | opcode, 0x80 | length])
+  return Buffer.concat([start, extended, Buffer.alloc(4), Buffer.alloc(payload, "a")])
 }
 
 const text = (payload: number, isLast: boolean): Frame => ({ opcode: 1, isLast, payload })
@@ -99,29 +85,14 @@ describe("what a WebSocket holds of an unfinished message", () => {
   })
 })
 
-const closing: Array<() => void> = []
-
-afterEach(() => {
-  for (const close of closing.splice(0)) close()
-})
-
 /** A server with one endpoint, whose clock is the test's. */
 const serve = async (budgetBytes?: number) => {
   const clock = { now: 0 }
   const budget = new BodyBudget(budgetBytes ?? 0, MetricTags.none)
   const open = new Set<WebSocket.Connection>()
   const messages: Array<number> = []
-  const close = (code: number) => ({ code, reason: "" })
   const connections: WebSocket.ConnectionSet = {
-    settings: {
-      messageBytes: 1024 * 1024,
-      unsentBytes: 1024 * 1024,
-      pingInterval: 1_000_000_000,
-      pongTimeout: 1_000_000_000,
-      slow: close(4008),
-      goingAway: close(1001),
-      drainInterval: 0
-    },
+    settings: { ...socketSettings, messageBytes: 1024 * 1024, unsentBytes: 1024 * 1024 },
     limits: { messageFragments: maxFragments, messageSeconds: 60 },
     tags: MetricTags.none,
     now: () => clock.now,
@@ -191,18 +162,17 @@ const client = async (port: number, tenant: string) => {
   return { send: (...frames: ReadonlyArray<Frame>) => socket.write(Buffer.concat(frames.map(bytesOf))), socket, closed }
 }
 
-const until = async (condition: () => boolean) => {
-  while (!condition()) await new Promise(resolve => setImmediate(resolve))
+/** A frame that lacks its last byte. */
+const unfinished = bytesOf(text(1_000_000, true)).subarray(0, -1)
+
+/** Sends it, and waits until it counts. */
+const sendUnfinished = async (socket: Socket, budget: BodyBudget) => {
+  const before = budget.total
+  socket.write(unfinished)
+  await until(() => budget.total !== before)
 }
 
 describe("an unfinished message of a WebSocket", () => {
-  it("is refused with 1008 if it comes in many small fragments", async () => {
-    const { port } = await serve(1e9)
-    const { closed, send } = await client(port, "a")
-    send(text(1, false), ...Array.from({ length: 16_000 }, () => more(1)))
-    expect(await closed).toBe(1008)
-  })
-
   it("arrives if a library cuts it into pieces of a common size", async () => {
     const { budget, messages, port } = await serve(1e9)
     const { send } = await client(port, "a")
@@ -212,7 +182,7 @@ describe("an unfinished message of a WebSocket", () => {
     expect(budget.total).toBe(0)
   })
 
-  it("counts as much as it holds once it is refused, and nothing of what follows", async () => {
+  it("is refused with 1008 if it is in many small fragments, and counts as much as it holds, but nothing that follows", async () => {
     const { budget, port, wires } = await serve(1e9)
     const { closed, send, socket } = await client(port, "a")
     send(text(1, false), ...Array.from({ length: 16_000 }, () => more(1)))
@@ -257,12 +227,7 @@ describe("an unfinished message of a WebSocket", () => {
     honest.send(text(500_000, false))
     await until(() => budget.total > 500_000)
     const hostile = await Promise.all(Array.from({ length: 12 }, () => client(port, "hostile")))
-    for (const one of hostile) {
-      // A frame that lacks its last byte.
-      one.socket.write(bytesOf(text(1_000_000, true)).subarray(0, -1))
-      const before = budget.total
-      await until(() => budget.total !== before)
-    }
+    for (const { socket } of hostile) await sendUnfinished(socket, budget)
     expect(await Promise.race(hostile.map(({ closed }) => closed))).toBe(4001)
     expect(budget.total).toBeLessThanOrEqual(10_000_000)
     honest.send(more(1, true))
@@ -278,10 +243,7 @@ describe("an unfinished message of a WebSocket", () => {
     // It is silent, and the others send all the time.
     tick(10_000)
     for (let index = 0; index < 12; index++) {
-      const hostile = await client(port, `hostile${index % 3}`)
-      hostile.socket.write(bytesOf(text(1_000_000, true)).subarray(0, -1))
-      const before = budget.total
-      await until(() => budget.total !== before)
+      await sendUnfinished((await client(port, `hostile${index % 3}`)).socket, budget)
     }
     honest.send(more(1, true))
     await until(() => messages.length > 0)
@@ -292,7 +254,6 @@ describe("an unfinished message of a WebSocket", () => {
     const { port, sendToAll, tick, wires } = await serve(1_600_000)
     const silent = await client(port, "a")
     silent.socket.pause()
-    const unfinished = bytesOf(text(1_000_000, true)).subarray(0, -1)
     const before = wires[0]!.bytesRead
     silent.socket.write(unfinished)
     await until(() => wires[0]!.bytesRead === before + unfinished.length)
@@ -311,14 +272,5 @@ describe("an unfinished message of a WebSocket", () => {
     const { send } = await client(port, "a")
     send(text(1000, false))
     await until(() => heldBodyOf(wires[0]!)!.bytes > 1000)
-  })
-
-  it("takes no memory once its connection has ended", async () => {
-    const { budget, port } = await serve(1e9)
-    const { send, socket } = await client(port, "a")
-    send(text(1000, false))
-    await until(() => budget.total > 1000)
-    socket.destroy()
-    await until(() => budget.total === 0)
   })
 })

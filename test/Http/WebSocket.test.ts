@@ -2,16 +2,9 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Layer, Logger, Scope, TestClock } from "effect"
 import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
 import * as WebSocket from "../../src/Http/WebSocket.ts"
+import { socketSettings } from "./Server/Fixture.ts"
 
-const settings: WebSocket.Settings = {
-  messageBytes: 1,
-  unsentBytes: 1,
-  pingInterval: 1000,
-  pongTimeout: 1000,
-  slow: { code: 4008, reason: "" },
-  goingAway: { code: 1001, reason: "" },
-  drainInterval: 0
-}
+const settings = { ...socketSettings, pingInterval: 1000 }
 
 /** A connection that records calls, and fails if `failing` is set. */
 const recorder = (failing: ReadonlyArray<string> = []) => {

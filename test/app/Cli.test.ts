@@ -1,5 +1,4 @@
 import { readFileSync, writeFileSync } from "node:fs"
-import * as Net from "node:net"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, Console, Effect, Exit } from "effect"
@@ -120,15 +119,10 @@ describe("Cli", () => {
   `
   const olderNode = { NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(onNode20)}` }
 
-  it.scoped("refuses a Node that is too old, before anything native is loaded", () =>
+  it.scoped("refuses a Node that is too old, before anything native is loaded, and prints the help on it", () =>
     Effect.gen(function* () {
       const message = assertFailedStart(yield* runToEnd({ ...key, ...olderNode }))
       assert.strictEqual(message, "causeway cannot start. It needs Node 22 or later, and this is Node 20.20.2.\n")
-    })
-  )
-
-  it.scoped("prints the help on a Node that is too old", () =>
-    Effect.gen(function* () {
       const { code, stdout } = yield* runToEnd(olderNode, ["--help"])
       assert.strictEqual(code, 0)
       assert.include(stdout, "Usage: causeway")
@@ -152,16 +146,9 @@ describe("Cli", () => {
     })
   )
 
-  it.scoped("names host and port that are in use", () =>
+  it.scopedLive("names host and port that are in use", () =>
     Effect.gen(function* () {
-      const other = yield* Effect.acquireRelease(
-        Effect.async<Net.Server>(resume => {
-          const server = Net.createServer().listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
-        }),
-        server => Effect.sync(() => server.close())
-      )
-      const address = other.address()
-      const port = typeof address === "object" && address !== null ? String(address.port) : ""
+      const { port } = new URL((yield* serve(key)).url)
       const message = assertFailedStart(yield* runToEnd({ ...key, PORT: port }))
       assert.include(message, `Cannot listen on host 127.0.0.1, port ${port}: the address is already in use`)
     })

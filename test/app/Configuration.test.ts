@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { ConfigProvider, Duration, Effect, FastCheck as fc, Inspectable, Option, Redacted } from "effect"
+import { ConfigProvider, Duration, Effect, Inspectable, Option, Redacted } from "effect"
 import * as Configuration from "../../src/app/Configuration.ts"
 import * as StoreUrl from "../../src/Storage/StoreUrl.ts"
 
@@ -170,16 +170,6 @@ describe("Configuration", () => {
       )
     })
   )
-
-  it("accepts any whole number in bounds as a port, and nothing else", () => {
-    const accepts = (port: string) => Effect.runSync(Effect.isSuccess(load({ ...production, PORT: port })))
-    fc.assert(
-      fc.property(fc.integer({ min: -70_000, max: 140_000 }), port => {
-        assert.strictEqual(accepts(String(port)), port >= 0 && port <= 65_535)
-      })
-    )
-    for (const port of ["0x50", "80.0", "8e1", "80 81", "Infinity", "NaN", "٨٠"]) assert.isFalse(accepts(port), port)
-  })
 
   it("parses the addresses of stores", () => {
     const parsed = (text: string) => Option.getOrUndefined(StoreUrl.parse(text))

@@ -2,7 +2,6 @@ import { execFile } from "node:child_process"
 import * as Http from "node:http"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { onlyLong } from "../Scale.ts"
 import { launch } from "../service/Command.ts"
 import * as Compiled from "../service/Compiled.ts"
 import { serve } from "../service/InProcess.ts"
@@ -172,51 +171,6 @@ describe("Server", () => {
       yield* server.kill("SIGTERM")
       assert.deepStrictEqual(yield* server.ended, { code: 0, signal: null })
       assert.strictEqual(server.output.stderr, "")
-    })
-  )
-
-  onlyLong(it.scoped)("sends the traces of requests to a collector", () =>
-    Effect.gen(function* () {
-      const bodies: Array<string> = []
-      const collector = yield* Effect.acquireRelease(
-        Effect.async<Http.Server>(resume => {
-          const server = Http.createServer((request, response) => {
-            request.on("data", chunk => bodies.push(String(chunk)))
-            request.on("end", () => response.end("{}"))
-          }).listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
-        }),
-        server =>
-          Effect.sync(() => {
-            server.close()
-            server.closeAllConnections()
-          })
-      )
-      const address = collector.address()
-      const collectorPort = typeof address === "object" && address !== null ? address.port : 0
-      const server = yield* launch({
-        ...secrets,
-        OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${collectorPort}`,
-        OTEL_SERVICE_NAME: "tested",
-        OTEL_BSP_SCHEDULE_DELAY: "50"
-      })
-      const [, port] = yield* server.shows(/"port":(\d+)[,}]/)
-      const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
-      const headers = {
-        authorization: `Bearer ${secrets.KV_API_KEY}`,
-        traceparent: `00-${traceId}-00f067aa0ba902b7-01`
-      }
-      const request = Effect.promise(() =>
-        answerOf(Http.get(`http://127.0.0.1:${port}/api/v1/changes`, { agent: false, headers }))
-      )
-      // Again if a busy machine exceeds the time limit of an export. The end of the process has a shorter one.
-      const pause = Effect.promise(() => new Promise(resolve => setTimeout(resolve, 100)))
-      yield* Effect.repeat(Effect.zipRight(request, pause), { until: () => bodies.join("").includes(traceId) })
-      yield* server.kill("SIGTERM")
-      assert.deepStrictEqual(yield* server.ended, { code: 0, signal: null })
-      const sent = bodies.join("")
-      assert.include(sent, traceId)
-      assert.include(sent, '"tested"')
-      assert.notInclude(sent, "sesame")
     })
   )
 })

@@ -12,7 +12,36 @@ const exitOf = <A, E>(effect: Effect.Effect<A, E>): Promise<Exit.Exit<A, E>> =>
     Direct.run(effect, fork, resolve)
   })
 
-type Kind = "succeed" | "fail" | "die" | "throw" | "either" | "left" | "async" | "later" | "asyncThrow" | "fiber"
+const never = (): void => {}
+
+const leaves = {
+  succeed: value => Direct.sync(() => value),
+  fail: value => Direct.suspend(() => Exit.fail(`failure ${value}`)),
+  die: value => Exit.die(`defect ${value}`),
+  throw: value =>
+    Direct.suspend(() => {
+      throw `thrown ${value}`
+    }),
+  either: value => Either.right(value),
+  left: value => Either.left(`left ${value}`),
+  async: value =>
+    Direct.async(resume => {
+      resume(Exit.succeed(value))
+      return never
+    }),
+  later: value =>
+    Direct.async(resume => {
+      const pending = setImmediate(() => resume(Direct.sync(() => value)))
+      return () => clearImmediate(pending)
+    }),
+  asyncThrow: value =>
+    Direct.async(() => {
+      throw `thrown ${value}`
+    }),
+  fiber: value => Effect.as(Effect.yieldNow(), value)
+} satisfies Record<string, (value: number) => Effect.Effect<number, string>>
+
+type Kind = keyof typeof leaves
 
 interface Program {
   readonly kind: Kind
@@ -23,18 +52,7 @@ interface Program {
   }>
 }
 
-const kinds = fc.constantFrom<Kind>(
-  "succeed",
-  "fail",
-  "die",
-  "throw",
-  "either",
-  "left",
-  "async",
-  "later",
-  "asyncThrow",
-  "fiber"
-)
+const kinds = fc.constantFrom(...(Object.keys(leaves) as ReadonlyArray<Kind>))
 
 const hows = fc.constantFrom("map" as const, "flatMap" as const, "catchAll" as const, "matchEffect" as const)
 
@@ -46,56 +64,16 @@ const programs = (depth: number): fc.Arbitrary<Program> =>
       depth === 0 ? fc.constant([]) : fc.array(fc.record({ how: hows, next: programs(depth - 1) }), { maxLength: 3 })
   })
 
-const never = (): void => {}
-
-const leaf = (kind: Kind, value: number): Effect.Effect<number, string> => {
-  switch (kind) {
-    case "succeed":
-      return Direct.sync(() => value)
-    case "fail":
-      return Direct.suspend(() => Exit.fail(`failure ${value}`))
-    case "die":
-      return Exit.die(`defect ${value}`)
-    case "throw":
-      return Direct.suspend(() => {
-        throw `thrown ${value}`
-      })
-    case "either":
-      return Either.right(value)
-    case "left":
-      return Either.left(`left ${value}`)
-    case "async":
-      return Direct.async(resume => {
-        resume(Exit.succeed(value))
-        return never
-      })
-    case "later":
-      return Direct.async(resume => {
-        const pending = setImmediate(() => resume(Direct.sync(() => value)))
-        return () => clearImmediate(pending)
-      })
-    case "asyncThrow":
-      return Direct.async(() => {
-        throw `thrown ${value}`
-      })
-    case "fiber":
-      return Effect.as(Effect.yieldNow(), value)
-  }
-}
-
 type Combinators = Pick<typeof Direct, "map" | "flatMap" | "catchAll" | "matchEffect">
 
 const build = ({ kind, steps, value }: Program, use: Combinators): Effect.Effect<number, string> =>
-  steps.reduce(
-    (effect, { how, next }): Effect.Effect<number, string> => {
-      const other = (n: number) => use.map(build(next, use), m => n + m)
-      if (how === "map") return use.map(effect, n => n + 1)
-      if (how === "flatMap") return use.flatMap(effect, other)
-      if (how === "catchAll") return use.catchAll(effect, error => other(error.length))
-      return use.matchEffect(effect, { onFailure: error => other(error.length), onSuccess: n => Effect.fail(`${n}`) })
-    },
-    leaf(kind, value)
-  )
+  steps.reduce((effect, { how, next }): Effect.Effect<number, string> => {
+    const other = (n: number) => use.map(build(next, use), m => n + m)
+    if (how === "map") return use.map(effect, n => n + 1)
+    if (how === "flatMap") return use.flatMap(effect, other)
+    if (how === "catchAll") return use.catchAll(effect, error => other(error.length))
+    return use.matchEffect(effect, { onFailure: error => other(error.length), onSuccess: n => Effect.fail(`${n}`) })
+  }, leaves[kind](value))
 
 const own: Combinators = {
   map: Effect.map,
@@ -201,16 +179,15 @@ describe("Direct", () => {
     Effect.gen(function* () {
       const fibers: Array<Fiber.RuntimeFiber<unknown, unknown>> = []
       const exits: Array<Exit.Exit<unknown, unknown>> = []
+      const one = Direct.sync(() => 1)
+      const fork = (effect: Effect.Effect<unknown, unknown>) => {
+        const fiber = Effect.runFork(effect)
+        fibers.push(fiber)
+        return fiber
+      }
       const interrupt = Direct.run(
-        Direct.flatMap(
-          Direct.sync(() => 1),
-          () => Effect.never
-        ),
-        effect => {
-          const fiber = Effect.runFork(effect)
-          fibers.push(fiber)
-          return fiber
-        },
+        Direct.flatMap(one, () => Effect.never),
+        fork,
         exit => exits.push(exit)
       )
       expect(exits).toEqual([])

@@ -73,18 +73,7 @@ describe("A hidden character", () => {
   })
 
   it("does not remain, whatever the text is", () => {
-    const unit = fc.constantFrom(
-      "\u001b",
-      "\u009b",
-      "\u202e",
-      "\u2069",
-      "\u200b",
-      "\u200d",
-      "\ufe0f",
-      "1",
-      "\u2764",
-      "a"
-    )
+    const unit = fc.constantFrom(..."\u001b\u009b\u202e\u2069\u200b\u200d\ufe0f1\u2764a")
     fc.assert(
       fc.property(fc.string({ unit }), fc.constantFrom(...kinds), (text, kind) => {
         assert.notMatch(shown(text, kind), /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u202a-\u202e\u2066-\u2069]/)

@@ -75,7 +75,7 @@ describe("Setting", () => {
     [
       count,
       "TEST_COUNT",
-      ["-2", "10", "3.0", "1e1", "0x3", "three", "1,0", "9".repeat(400)],
+      ["-2", "10", "3.0", "1e1", "0x3", "three", "1,0", "3 4", "٣", "9".repeat(400)],
       "a whole number from -1 to 9"
     ],
     [flag, "TEST_FLAG", ["maybe", "2", "t", "truee"], "true or false"],

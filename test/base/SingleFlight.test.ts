@@ -1,5 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Deferred, Effect, Exit, Fiber, Logger, Runtime, Scope, TestClock } from "effect"
+import { Clock, Deferred, Effect, Exit, Fiber, Logger, Runtime, Scope, TestClock } from "effect"
 import * as Direct from "../../src/base/Direct.ts"
 import * as SingleFlight from "../../src/base/SingleFlight.ts"
 import { breathe } from "../../src/Simulator/Testing/Time.ts"
@@ -59,15 +59,8 @@ describe("SingleFlight", () => {
   it.scoped("a result is shared for some time from the beginning of its computation", () =>
     Effect.gen(function* () {
       let runs = 0
-      const work = Effect.delay(
-        Effect.sync(() => ++runs),
-        "600 millis"
-      )
-      const shared = yield* SingleFlight.sharedFor(
-        1000,
-        Effect.clockWith(({ currentTimeMillis }) => currentTimeMillis),
-        work
-      )
+      const count = Effect.sync(() => ++runs)
+      const shared = yield* SingleFlight.sharedFor(1000, Clock.currentTimeMillis, Effect.delay(count, "600 millis"))
       const first = yield* Effect.forEach([1, 2], () => Effect.fork(shared))
       yield* TestClock.adjust("600 millis")
       expect(yield* Effect.forEach(first, Fiber.join)).toEqual([1, 1])

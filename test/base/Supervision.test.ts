@@ -50,18 +50,9 @@ describe("supervised background work", () => {
   it.effect("ends with its scope", () =>
     Effect.gen(function* () {
       let runs = 0
-      yield* Effect.scoped(
-        Effect.zipRight(
-          Supervision.forkScoped(
-            "test",
-            Effect.zipRight(
-              Effect.sync(() => runs++),
-              Effect.never
-            )
-          ),
-          Effect.yieldNow()
-        )
-      )
+      const count = Effect.sync(() => runs++)
+      const working = Supervision.forkScoped("test", Effect.zipRight(count, Effect.never))
+      yield* Effect.scoped(Effect.zipRight(working, Effect.yieldNow()))
       yield* TestClock.adjust("1 minute")
       expect(runs).toBe(1)
     }).pipe(Effect.provide(silent))

@@ -1,5 +1,4 @@
 /** Handlers whose defects appear only when their answer is written. */
-import { connect, type Socket } from "node:net"
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
@@ -16,6 +15,7 @@ import * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
 import * as WebSocket from "../../../src/Http/WebSocket.ts"
 import * as Body from "../../../src/Kv/Body.ts"
 import { portOf } from "../../Harness.ts"
+import { connect, socketSettings } from "../Server/Fixture.ts"
 
 const group = HttpApiGroup.make("odd")
   .add(HttpApiEndpoint.get("exit", "/exit"))
@@ -35,15 +35,7 @@ const handler = { ...Object.fromEntries(["onMessage", "onClosed"].map(name => [n
 const handlers = Endpoints.of(
   group,
   Effect.gen(function* () {
-    const connections = yield* WebSocket.connectionSet({
-      messageBytes: 100,
-      unsentBytes: 100,
-      pingInterval: 60_000,
-      pongTimeout: 60_000,
-      slow: { code: 1013, reason: "" },
-      goingAway: { code: 1001, reason: "" },
-      drainInterval: 0
-    })
+    const connections = yield* WebSocket.connectionSet(socketSettings)
     const upgrade = (handlerOf: () => WebSocket.Handler): Effect.Effect<Reply.Reply> =>
       Effect.succeed(Reply.webSocket({ connections, accept: connect => connect(handlerOf) }))
     return {
@@ -72,15 +64,10 @@ const serve = Effect.gen(function* () {
 
 /** Everything that a server sends on a connection until it ends. */
 const received = async (port: number, path: string, ...headers: ReadonlyArray<string>): Promise<string> => {
-  const socket: Socket = connect(port, "127.0.0.1")
-  let text = ""
-  socket.on("data", chunk => {
-    text += chunk.toString("latin1")
-  })
-  socket.on("error", () => {})
+  const { closed, received, socket } = await connect(port)
   socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\n${headers.map(line => `${line}\r\n`).join("")}\r\n`)
-  await new Promise(resolve => socket.once("close", resolve))
-  return text
+  await closed
+  return received()
 }
 
 const quiet = Logger.remove(Logger.defaultLogger)

@@ -1,21 +1,16 @@
-/** Features of a host's own platform server, and of ours: shutdown, request ids, metrics. All over real sockets. */
+/** Features of a host's own platform server, and of ours: shutdown and metrics. All over real sockets. */
 import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { createServer, get, type IncomingMessage } from "node:http"
 import { type AddressInfo, connect, type Socket } from "node:net"
 import { createInterface } from "node:readline"
 import { describe, expect, it } from "@effect/vitest"
-import { Deferred, Effect, Exit, Fiber, HashMap, Layer, Logger, Scope, Tracer } from "effect"
+import { Deferred, Effect, Exit, Fiber, Layer, Logger, Scope } from "effect"
 import { WebSocket } from "ws"
 import * as Compiled from "../../service/Compiled.ts"
 import { type Kind, key, listeningFirst, serve } from "./Host.ts"
 
 const headers = { authorization: `Bearer ${key}` }
-
-/** A client of the change feed, with its first message, and everything that it got until the end of its connection. */
-interface Follower {
-  readonly end: Promise<unknown>
-}
 
 const textOf = async (response: IncomingMessage): Promise<string> => {
   let text = ""
@@ -28,23 +23,20 @@ const request = (port: number, path: string): Promise<IncomingMessage> =>
     get({ port, host: "127.0.0.1", path: `/api/v1${path}`, headers, agent: false }, resolve).on("error", reject)
   )
 
-/** Its answer comes at the end. */
-const poll = (port: number): Follower => ({
-  end: request(port, "/changes?wait=60").then(async response => [
-    response.statusCode,
-    JSON.parse(await textOf(response))
-  ])
-})
+/** Clients of the change feed: everything that each gets until the end of its connection. */
+const poll = async (port: number): Promise<unknown> => {
+  const response = await request(port, "/changes?wait=60")
+  return [response.statusCode, JSON.parse(await textOf(response))]
+}
 
-const stream = (port: number): Follower => ({
-  end: request(port, "/changes/stream").then(async response => [response.statusCode, await textOf(response)])
-})
+const stream = async (port: number): Promise<unknown> => {
+  const response = await request(port, "/changes/stream")
+  return [response.statusCode, await textOf(response)]
+}
 
-const socket = (port: number): Follower => {
+const socket = (port: number): Promise<unknown> => {
   const client = new WebSocket(`ws://127.0.0.1:${port}/api/v1/changes/ws`, { headers })
-  return {
-    end: new Promise((resolve, reject) => client.on("error", reject).on("close", (code: number) => resolve(code)))
-  }
+  return new Promise((resolve, reject) => client.on("error", reject).on("close", (code: number) => resolve(code)))
 }
 
 interface Sample {
@@ -72,7 +64,7 @@ const follow = async (port: number): Promise<ReadonlyArray<Promise<unknown>>> =>
   const followers = [poll(port), stream(port), socket(port)]
   while (valueOf(await samplesOf(port), "change_feed_followers") !== 3)
     await new Promise(resolve => setImmediate(resolve))
-  return followers.map(({ end }) => end)
+  return followers
 }
 
 /** The last messages to followers at the shutdown of a service. */
@@ -129,45 +121,6 @@ for (const kind of ["stock", "platform", "edge"] as const satisfies ReadonlyArra
         expect(valueOf(after, "http_connections")).toBeTypeOf("number")
         expect(valueOf(after, "change_feed_lag_changes")).toBe(0)
       }).pipe(Effect.provide(quiet))
-    )
-
-    it.scopedLive("names each request in its answer, its log lines and its span", () =>
-      Effect.gen(function* () {
-        const lines: Array<unknown> = []
-        const logger = Logger.make(({ annotations }) => {
-          const id = HashMap.get(annotations, "requestId")
-          if (id._tag === "Some") lines.push(id.value)
-        })
-        const spans: Array<Tracer.Span> = []
-        const native = yield* Effect.tracer
-        const tracer = Tracer.make({
-          context: (f, fiber) => native.context(f, fiber),
-          span: (...args) => {
-            const span = native.span(...args)
-            spans.push(span)
-            return span
-          }
-        })
-        const port = yield* serve(kind).pipe(
-          Effect.provide(Layer.setTracer(tracer)),
-          Effect.provide(Logger.replace(Logger.defaultLogger, logger))
-        )
-        const url = `http://127.0.0.1:${port}`
-        const ask = (path: string, id?: string) =>
-          Effect.promise(async () => {
-            const answer = await fetch(url + path, {
-              headers: id === undefined ? headers : { ...headers, "x-request-id": id }
-            })
-            await answer.text()
-            return answer.headers.get("x-request-id")
-          })
-        expect(yield* ask("/api/v1/kv/n/k", "given-1")).toBe("given-1")
-        expect(yield* ask("/nowhere", "given-2")).toBe("given-2")
-        const made = yield* ask("/api/v1/changes/stream?after=x", "not fit for a log")
-        expect(made).toMatch(/^[0-9a-f]+-\d+$/)
-        const ids = spans.filter(({ kind }) => kind === "server").map(span => span.attributes.get("http.request.id"))
-        expect(ids).toEqual(["given-1", "given-2", made])
-      })
     )
   })
 }

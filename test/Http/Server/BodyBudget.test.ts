@@ -1,6 +1,4 @@
-import { once } from "node:events"
 import type { ServerResponse } from "node:http"
-import * as Net from "node:net"
 import { Effect, Either } from "effect"
 import { describe, expect, it } from "vitest"
 import { Limits } from "../../../src/base/Limits.ts"
@@ -8,7 +6,7 @@ import { type ConnectionLimits, defaults, timing } from "../../../src/Http/Conne
 import * as Body from "../../../src/Http/RequestBody.ts"
 import { Gate } from "../../../src/Http/Server/Gate.ts"
 import { format } from "../../../src/Kv/Body.ts"
-import { closing, listen, until } from "./Fixture.ts"
+import { connect, listen, until } from "./Fixture.ts"
 
 const MiB = 1024 * 1024
 const bodyFormat = format(Effect.runSync(Limits))
@@ -30,27 +28,24 @@ const serve = async (connectionLimits: Partial<ConnectionLimits>) => {
   return { gate, port, waiting }
 }
 
-/** A client that starts to send a body of `bytes` bytes. */
-const begin = async (port: number, target: string, length: number) => {
-  const socket = Net.connect(port, "127.0.0.1")
-  closing.push(() => socket.destroy())
-  let received = ""
-  socket.on("data", chunk => {
-    received += chunk.toString("latin1")
-  })
-  socket.on("error", () => {})
-  await once(socket, "connect")
-  socket.write(`PUT ${target} HTTP/1.1\r\nhost: x\r\ncontent-length: ${length}\r\n\r\n{"value":"`)
-  return {
-    socket,
-    received: () => received,
-    send: (bytes: number) => socket.write("x".repeat(bytes)),
-    finish: () => socket.write('"}')
-  }
-}
-
 /** The length of a body with this number of bytes between its start and its end. */
 const around = (bytes: number) => bytes + 12
+
+/** A client that starts to send a body. */
+const begin = async (port: number, target: string, length: number) => {
+  const client = await connect(port)
+  client.socket.write(`PUT ${target} HTTP/1.1\r\nhost: x\r\ncontent-length: ${length}\r\n\r\n{"value":"`)
+  const send = (bytes: number) => client.socket.write("x".repeat(bytes))
+  return { ...client, send, finish: () => client.socket.write('"}') }
+}
+
+/** A client that sends a whole body. */
+const upload = async (port: number, target: string, bytes: number) => {
+  const client = await begin(port, target, around(bytes))
+  client.send(bytes)
+  client.finish()
+  return client
+}
 
 describe("bytes of request bodies", () => {
   it("are bounded over all connections: slow senders are refused, fast ones are not", async () => {
@@ -71,10 +66,8 @@ describe("bytes of request bodies", () => {
       for (const client of slow) client.send(1)
       await until(() => gate.received === before + 7)
     }
-    const quick = await begin(port, "/", around(6 * MiB))
-    quick.send(6 * MiB)
-    quick.finish()
-    await until(() => quick.received() !== "")
+    const quick = await upload(port, "/", 6 * MiB)
+    await quick.answered()
     expect(quick.received()).toMatch(/^HTTP\/1.1 200 /)
     const refused = () => slow.filter(client => client.received() !== "")
     await until(() => refused().length >= 5)
@@ -116,19 +109,15 @@ describe("bytes of request bodies", () => {
   it("are counted until the request is answered; until then other bodies have no room", async () => {
     const { gate, port, waiting } = await serve({ heldBodyBytes: 8 * MiB })
     for (let count = 1; count <= 2; count++) {
-      const client = await begin(port, "/wait", around(3_900_000))
-      client.send(3_900_000)
-      client.finish()
+      await upload(port, "/wait", 3_900_000)
       await until(() => waiting.length === count)
     }
     const late = await begin(port, "/", around(MiB))
     late.send(MiB)
-    await until(() => late.received() !== "")
+    await late.answered()
     expect(late.received()).toMatch(/^HTTP\/1.1 503 /)
-    const small = await begin(port, "/", around(1))
-    small.send(1)
-    small.finish()
-    await until(() => small.received() !== "")
+    const small = await upload(port, "/", 1)
+    await small.answered()
     expect(small.received()).toMatch(/^HTTP\/1.1 200 /)
     for (const response of waiting) response.end()
     await until(() => gate.received === 0)
@@ -136,18 +125,15 @@ describe("bytes of request bodies", () => {
 
   it("of one client alone may reach the limit of a body", async () => {
     const { gate, port } = await serve({ heldBodyBytes: MiB })
-    const client = await begin(port, "/", around(5 * MiB))
-    client.send(5 * MiB)
-    client.finish()
-    await until(() => client.received() !== "")
+    const client = await upload(port, "/", 5 * MiB)
+    await client.answered()
     expect(client.received()).toMatch(/^HTTP\/1.1 200 /)
     await until(() => gate.received === 0)
   })
 
   it("include the heads of requests with unfinished bodies", async () => {
     const { gate, port } = await serve({})
-    const socket = Net.connect(port, "127.0.0.1")
-    closing.push(() => socket.destroy())
+    const { socket } = await connect(port)
     socket.write(
       `PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n${`x-filler: ${"y".repeat(5000)}\r\n`.repeat(10)}\r\n{`
     )

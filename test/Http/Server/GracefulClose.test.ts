@@ -1,9 +1,9 @@
 import type { ServerResponse } from "node:http"
-import * as Net from "node:net"
+import type * as Net from "node:net"
 import { describe, expect, it } from "vitest"
 import { type Timing, timing } from "../../../src/Http/ConnectionLimits.ts"
 import { Gate } from "../../../src/Http/Server/Gate.ts"
-import { closing, listen } from "./Fixture.ts"
+import { connect, get, listen } from "./Fixture.ts"
 
 /** A server with short limits that hands each answer to `serve`, and a connection to it. */
 const open = async (serve: (response: ServerResponse) => void, given: Partial<Timing> = {}) => {
@@ -13,16 +13,13 @@ const open = async (serve: (response: ServerResponse) => void, given: Partial<Ti
   // The property `closed` of a socket is true before the listeners of its end have been called.
   const ended = new Promise<void>(resolve => gate.once("connection", connection => connection.once("close", resolve)))
   gate.on("request", (_request, response) => serve(response))
-  const socket = Net.connect({ port: await listen(gate), host: "127.0.0.1", allowHalfOpen: true })
-  let text = ""
-  socket.on("data", chunk => {
-    text += chunk.toString()
-  })
-  socket.on("error", () => undefined)
-  closing.push(() => socket.destroy())
-  await new Promise<void>(resolve => socket.once("connect", resolve))
-  return { gate, socket, closed: () => ended, text: () => text, server: () => sockets[0]! }
+  const { received, socket } = await connect(await listen(gate), { allowHalfOpen: true })
+  return { gate, socket, closed: () => ended, text: received, server: () => sockets[0]! }
 }
+
+const put = (length: number) => `PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: ${length}\r\n\r\n`
+
+const tooLong = (response: ServerResponse) => void response.writeHead(413).end("too long")
 
 describe("a connection ends", () => {
   it("when a half-closed client has waited for its answer for the time limit", async () => {
@@ -30,7 +27,7 @@ describe("a connection ends", () => {
     const { gate, socket, closed } = await open(response => {
       left = new Promise(resolve => response.once("close", resolve))
     })
-    socket.end("GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    socket.end(get("/"))
     await closed()
     await left
     expect(gate.connected).toBe(0)
@@ -39,7 +36,7 @@ describe("a connection ends", () => {
 
   it("at once when a client without pending requests half-closes", async () => {
     const { gate, socket, closed, text } = await open(response => void response.end("A"))
-    socket.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    socket.write(get("/"))
     while (!text().includes("A")) await new Promise(resolve => socket.once("data", resolve))
     socket.end()
     await closed()
@@ -61,8 +58,8 @@ describe("a connection ends", () => {
   })
 
   it("when the rest of a body after the last answer is silent", async () => {
-    const { gate, socket, closed, text } = await open(response => void response.writeHead(413).end("too long"))
-    socket.write("PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 100000\r\n\r\nbegun")
+    const { gate, socket, closed, text } = await open(tooLong)
+    socket.write(`${put(100_000)}begun`)
     await new Promise(resolve => socket.once("end", resolve))
     expect(text()).toContain("too long")
     await closed()
@@ -70,8 +67,8 @@ describe("a connection ends", () => {
   })
 
   it("when the rest of a body after the last answer is too long", async () => {
-    const { gate, socket, closed, text, server } = await open(response => void response.writeHead(413).end("too long"))
-    socket.write("PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 100000000000\r\n\r\n")
+    const { gate, socket, closed, text, server } = await open(tooLong)
+    socket.write(put(100_000_000_000))
     const piece = Buffer.alloc(1024 * 1024)
     const send = (error?: Error | null) => {
       if (!error && !socket.destroyed) socket.write(piece, send)
@@ -84,10 +81,10 @@ describe("a connection ends", () => {
   })
 
   it("as soon as the body after the last answer is complete", async () => {
-    const { socket, closed, text, server } = await open(response => void response.writeHead(413).end("too long"), {
+    const { socket, closed, text, server } = await open(tooLong, {
       linger: 60_000
     })
-    socket.write("PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 5\r\n\r\nab")
+    socket.write(`${put(5)}ab`)
     await new Promise(resolve => socket.once("end", resolve))
     socket.write("cde")
     await closed()
@@ -96,10 +93,10 @@ describe("a connection ends", () => {
   })
 
   it("only when a client that sends everything before it reads has its answer", async () => {
-    const { socket, text } = await open(response => void response.writeHead(413).end("too long"), { linger: 1000 })
+    const { socket, text } = await open(tooLong, { linger: 1000 })
     socket.pause()
     const bytes = 24 * 1024 * 1024
-    socket.write(`PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: ${bytes}\r\n\r\n`)
+    socket.write(put(bytes))
     const error = await new Promise<Error | null | undefined>(resolve => socket.write(Buffer.alloc(bytes), resolve))
     expect(error).toBeFalsy()
     socket.resume()

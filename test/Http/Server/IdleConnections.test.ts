@@ -30,28 +30,6 @@ class Model {
 }
 
 describe("idle connections", () => {
-  it("are returned in the order of idle time, those of the network with the most connections first", () => {
-    const idle = new IdleConnections<Connection>()
-    const open = (name: string) => {
-      const connection = new Connection(idle.join(name))
-      idle.add(connection)
-      return connection
-    }
-    const [a, b, c] = [open("one"), open("two"), open("two")]
-    expect(idle.first()).toBe(b)
-    idle.delete(b)
-    expect(idle.first()).toBe(c)
-    idle.add(b)
-    expect(idle.first()).toBe(c)
-    idle.delete(c)
-    idle.delete(b)
-    expect(idle.first()).toBe(a)
-    idle.leave(a)
-    expect(idle.first()).toBe(undefined)
-    idle.add(c)
-    expect(idle.first()).toBe(c)
-  })
-
   it("equal those of a search, after any operations", () => {
     const step = fc.record({
       kind: fc.constantFrom("open", "open", "busy", "idle", "close", "close first" as const),

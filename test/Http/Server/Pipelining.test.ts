@@ -1,10 +1,9 @@
 import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
-import { setFlagsFromString } from "node:v8"
-import { runInNewContext } from "node:vm"
 import { describe, expect, it } from "vitest"
 import { timing } from "../../../src/Http/ConnectionLimits.ts"
 import { Gate, type Upgradable } from "../../../src/Http/Server/Gate.ts"
+import { collect } from "../../Garbage.ts"
 import { closing, listen, turn } from "./Fixture.ts"
 
 /** The server's ends of its connections. */
@@ -37,8 +36,15 @@ const open = async (upgradable?: Upgradable) => {
 const request = (method: string, path: string) =>
   `${method} ${path} HTTP/1.1\r\nhost: x\r\n${method === "PUT" ? "content-length: 0\r\n" : ""}\r\n`
 
-setFlagsFromString("--expose-gc")
-const collect = runInNewContext("gc") as () => void
+/** Everything that a connection gets until its end. */
+const untilEnd = (socket: Net.Socket) =>
+  new Promise<string>(resolve => {
+    let text = ""
+    socket.on("data", chunk => {
+      text += chunk.toString()
+    })
+    socket.once("close", () => resolve(text))
+  })
 
 describe("pipelined requests", () => {
   it("are served one after the other", async () => {
@@ -101,13 +107,7 @@ describe("pipelined requests", () => {
     )
     await until(1)
     await turn()
-    const ended = new Promise<string>(resolve => {
-      let text = ""
-      socket.on("data", chunk => {
-        text += chunk.toString()
-      })
-      socket.once("end", () => resolve(text))
-    })
+    const ended = untilEnd(socket)
     answers.get("/a")!.end("A")
     await upgraded
     expect(await ended).toMatch(/^HTTP\/1.1 200 .*AUP$/s)
@@ -133,15 +133,6 @@ describe("pipelined requests", () => {
     expect(upgraded.deref()).toBeUndefined()
     expect(sockets(gate)[0]!.destroyed).toBe(false)
   })
-
-  const untilEnd = (socket: Net.Socket) =>
-    new Promise<string>(resolve => {
-      let text = ""
-      socket.on("data", chunk => {
-        text += chunk.toString()
-      })
-      socket.once("close", () => resolve(text))
-    })
 
   it("are answered before a malformed request behind them is refused", async () => {
     const { answers, socket, until } = await open()

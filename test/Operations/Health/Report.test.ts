@@ -1,20 +1,16 @@
 import { mkdirSync } from "node:fs"
-import { createServer } from "node:http"
-import type { AddressInfo } from "node:net"
 import { join } from "node:path"
-import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { assert, describe, it } from "@effect/vitest"
-import { Array as Arr, Effect, Fiber, Layer, Option, Redacted, Schema, TestClock } from "effect"
+import { Effect, Fiber, FastCheck as fc, Layer, Option, Redacted, Schema, TestClock } from "effect"
 import { version } from "../../../src/base/Version.ts"
-import { Report } from "../../../src/Operations/Health/Api.ts"
+import { type Dependency, overall, Report, Status } from "../../../src/Operations/Health/Api.ts"
 import { endpoints } from "../../../src/Operations/Health/Endpoints.ts"
 import * as Health from "../../../src/Operations/Health/Report.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
-import * as Replication from "../../../src/Storage/Sqlite/Replication.ts"
 import { defaultUrl } from "../../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../../src/Upstream/UpstreamClients.ts"
-import { edge } from "../../Http/Edge/EdgeTransport.ts"
+import { localServer } from "../../LocalServer.ts"
 import { serve } from "../../service/InProcess.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import * as Stub from "../../Upstream/Stub.ts"
@@ -28,11 +24,7 @@ const settings = (platform = Option.some(platformUrl), inferenceKey = Option.som
   inference: { url: Option.isSome(inferenceKey) ? inferenceUrl : defaultUrl, apiKey: inferenceKey }
 })
 
-const layer = (upstreams = settings(), replication: Option.Option<{ readonly directory: string }> = Option.none()) =>
-  Layer.provide(Health.layer(Option.toArray(replication).map(Replication.check)), [
-    UpstreamClients.layer(upstreams),
-    NodeFileSystem.layer
-  ])
+const layer = (upstreams = settings()) => Layer.provide(Health.layer(), UpstreamClients.layer(upstreams))
 
 const report = Effect.flatMap(Health.Health, ({ report }) => report)
 
@@ -87,10 +79,8 @@ describe("the health report", () => {
   it.effect("leaves out what is not configured", () =>
     Effect.gen(function* () {
       const { layer: client, seen } = upstreams({})
-      const { dependencies, status } = yield* Effect.provide(
-        report,
-        Layer.provide(layer(settings(Option.none(), Option.none())), client)
-      )
+      const nothing = Layer.provide(layer(settings(Option.none(), Option.none())), client)
+      const { dependencies, status } = yield* Effect.provide(report, nothing)
       assert.deepStrictEqual({ dependencies, status }, { dependencies: [], status: "ok" })
       assert.lengthOf(seen, 0)
     })
@@ -108,83 +98,92 @@ describe("the health report", () => {
           return dependenciesOf(found, { status: found.status })
         })
       const ok = Stub.status(200)
-      assert.deepStrictEqual(yield* outcome(ok, Stub.status(500, { error: "at http://db.internal with sesame" })), {
-        status: "degraded",
-        agent_platform: "ok",
-        inference: ["degraded", "GET /health answered 500"]
-      })
-      assert.deepStrictEqual(yield* outcome(Stub.status(204), Stub.status(302, {}, { location: platformUrl })), {
-        status: "degraded",
-        agent_platform: ["degraded", "GET /health answered 204"],
-        inference: ["degraded", "GET /health answered 302"]
-      })
-      assert.deepStrictEqual(yield* outcome(ok, Stub.refused), {
-        status: "degraded",
-        agent_platform: "ok",
-        inference: ["unhealthy", "No connection (ECONNREFUSED)"]
-      })
-      assert.deepStrictEqual(yield* outcome(Stub.hanging, ok), {
-        status: "unhealthy",
-        agent_platform: ["unhealthy", "No answer within 2s"],
-        inference: "ok"
-      })
+      const leaky = Stub.status(500, { error: "at http://db.internal with sesame" })
+      const moved = Stub.status(302, {}, { location: platformUrl })
+      for (const [platform, inference, status, ofPlatform, ofInference] of [
+        [ok, leaky, "degraded", "ok", ["degraded", "GET /health answered 500"]],
+        [
+          Stub.status(204),
+          moved,
+          "degraded",
+          ["degraded", "GET /health answered 204"],
+          ["degraded", "GET /health answered 302"]
+        ],
+        [ok, Stub.refused, "degraded", "ok", ["unhealthy", "No connection (ECONNREFUSED)"]],
+        [Stub.hanging, ok, "unhealthy", ["unhealthy", "No answer within 2s"], "ok"]
+      ] as const) {
+        const expected = { status, agent_platform: ofPlatform, inference: ofInference }
+        assert.deepStrictEqual(yield* outcome(platform, inference), expected)
+      }
       // Both probes hang at once and the report comes after two seconds, not four.
       assert.deepStrictEqual((yield* outcome(Stub.hanging, Stub.hanging)).status, "unhealthy")
     })
   )
+})
 
-  it.effect("shares a probe among all callers within a second", () =>
-    Effect.gen(function* () {
-      const { layer: client, seen } = upstreams({
-        [platformUrl]: Stub.late(300, Stub.status(200)),
-        [inferenceUrl]: Stub.status(200)
+const statuses = fc.constantFrom(...Status.literals)
+
+const dependencies: fc.Arbitrary<ReadonlyArray<Dependency>> = fc.uniqueArray(
+  fc.record({ name: fc.constantFrom("agent_platform", "inference", "replication"), status: statuses }),
+  { selector: ({ name }) => name }
+)
+
+describe("the overall status", () => {
+  it("depends on the agent platform first, and not on the order", () => {
+    fc.assert(
+      fc.property(dependencies, all => {
+        const agent = all.find(({ name }) => name === "agent_platform")?.status
+        const expected =
+          agent === "unhealthy" ? "unhealthy" : all.some(({ status }) => status !== "ok") ? "degraded" : "ok"
+        assert.strictEqual(overall(all), expected)
+        assert.strictEqual(overall([...all].reverse()), expected)
       })
-      yield* Effect.gen(function* () {
-        const crowd = yield* Effect.fork(Effect.all(Arr.replicate(report, 50), { concurrency: "unbounded" }))
-        yield* TestClock.adjust("300 millis")
-        yield* Fiber.join(crowd)
-        yield* TestClock.adjust("600 millis")
-        const { dependencies } = yield* report
-        assert.lengthOf(seen, 2)
-        assert.deepInclude(dependencies, { name: "agent_platform", status: "ok", latencyMs: 300 })
-        yield* TestClock.adjust("200 millis")
-        const later = yield* Effect.fork(report)
-        yield* TestClock.adjust("300 millis")
-        yield* Fiber.join(later)
-        assert.lengthOf(seen, 4)
-      }).pipe(Effect.provide(Layer.provide(layer(), client)))
-    })
-  )
+    )
+  })
+})
 
-  it.effect("is not affected by an interrupted caller", () =>
-    Effect.gen(function* () {
-      const { layer: client, seen } = upstreams({ [platformUrl]: Stub.late(300, Stub.status(200)) })
-      yield* Effect.gen(function* () {
-        const leaving = yield* Effect.fork(report)
-        yield* TestClock.adjust("100 millis")
-        const staying = yield* Effect.fork(report)
-        yield* TestClock.adjust("100 millis")
-        yield* Fiber.interrupt(leaving)
-        yield* TestClock.adjust("100 millis")
-        assert.strictEqual((yield* Fiber.join(staying)).status, "ok")
-        assert.lengthOf(seen, 1)
-      }).pipe(Effect.provide(Layer.provide(layer(settings(Option.some(platformUrl), Option.none())), client)))
-    })
-  )
+describe("an upstream's error", () => {
+  it("names the kind of failure and no address", () => {
+    const detail = (error: string) => Health.detailOf({ error })
+    assert.strictEqual(detail("No answer within 2s"), "No answer within 2s")
+    const codes = {
+      ECONNREFUSED: "No connection to the agent platform: connect ECONNREFUSED 10.1.2.3:8443",
+      ENOTFOUND: "getaddrinfo ENOTFOUND platform.internal",
+      ECONNRESET: "read ECONNRESET",
+      UND_ERR_SOCKET: "UND_ERR_SOCKET other side closed",
+      CERT_HAS_EXPIRED: "CERT_HAS_EXPIRED certificate has expired",
+      DEPTH_ZERO_SELF_SIGNED_CERT: "DEPTH_ZERO_SELF_SIGNED_CERT self-signed certificate"
+    }
+    for (const [code, message] of Object.entries(codes)) assert.strictEqual(detail(message), `No connection (${code})`)
+    for (const message of ["", "http://user:secret@host/ is bad", "no EHOST.example answers", "E-SECRET"]) {
+      assert.strictEqual(detail(message), "No connection")
+    }
+    assert.strictEqual(Health.detailOf({ statusCode: 500, error: "at http://host" }), "GET /health answered 500")
+  })
 
-  it.effect("reports replication if configured, and never as unhealthy", () =>
-    Effect.gen(function* () {
-      const { layer: client } = upstreams({ [platformUrl]: Stub.status(200) })
-      const found = yield* Effect.provide(
-        report,
-        Layer.provide(
-          layer(settings(Option.some(platformUrl), Option.none()), Option.some({ directory: "/nonexistent" })),
-          client
-        )
-      )
-      assert.deepInclude(found.dependencies, { name: "replication", status: "ok" })
-    })
-  )
+  it("has only known words of a message", () => {
+    fc.assert(
+      fc.property(fc.string(), fc.domain(), fc.ipV4(), fc.nat(65_535), (text, domain, ip, port) => {
+        const shown = Health.detailOf({ error: `${text} connect ECONNREFUSED ${domain}:${port} ${ip}` })
+        assert.match(shown, /^No connection \([A-Z_]+\)$/)
+      })
+    )
+  })
+
+  it("is searched in linear time, however long it is", () => {
+    // With every way to divide the letters tried these would take hours.
+    for (const letters of ["A".repeat(4_000_000), `${"A".repeat(500)}.`, "A_".repeat(450)]) {
+      assert.match(Health.detailOf({ error: `E${letters}a` }), /^No connection/)
+    }
+  })
+
+  it("is absent if nothing is wrong", () => {
+    assert.deepStrictEqual(
+      Health.dependency("inference", Option.some({ status: "ok", latencyMs: 3, statusCode: 200 })),
+      Option.some({ name: "inference", status: "ok", latencyMs: 3 })
+    )
+    assert.deepStrictEqual(Health.dependency("inference", Option.none()), Option.none())
+  })
 })
 
 describe("GET /health", () => {
@@ -220,38 +219,15 @@ describe("GET /health", () => {
     })
   )
 
-  it.scopedLive("answers without credentials, HEAD too, at the socket", () =>
-    Effect.gen(function* () {
-      const { url } = yield* edge.serve(Memory.layer)
-      const response = yield* Effect.promise(() => fetch(`${url}/health`))
-      assert.strictEqual(response.status, 200)
-      assert.strictEqual(response.headers.get("content-type"), "application/json")
-      const body: unknown = yield* Effect.promise(() => response.json())
-      assert.strictEqual((yield* Schema.decodeUnknown(Report)(body)).status, "ok")
-      assert.strictEqual((yield* Effect.promise(() => fetch(`${url}/health`, { method: "HEAD" }))).status, 200)
-      assert.strictEqual((yield* Effect.promise(() => fetch(`${url}/health`, { method: "POST" }))).status, 405)
-    })
-  )
-
   it.scopedLive("probes real servers: redirects are not followed, and a stopped one is unhealthy", () =>
     Effect.gen(function* () {
       const asked: Array<string> = []
-      const server = yield* Effect.acquireRelease(
-        Effect.async<ReturnType<typeof createServer>>(resume => {
-          const server = createServer((request, response) => {
-            asked.push(`${request.url} ${request.headers.authorization}`)
-            response.writeHead(302, { location: "/elsewhere" }).end()
-          })
-          server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
-        }),
-        server => Effect.sync(() => server.close())
-      )
-      const platform = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-      const looked = () =>
-        Effect.provide(
-          report,
-          Layer.provide(layer(settings(Option.some(platform), Option.none())), NodeHttpClient.layerUndici)
-        )
+      const { server, url } = yield* localServer((request, response) => {
+        asked.push(`${request.url} ${request.headers.authorization}`)
+        response.writeHead(302, { location: "/elsewhere" }).end()
+      })
+      const upstreams = settings(Option.some(url), Option.none())
+      const looked = () => Effect.provide(report, Layer.provide(layer(upstreams), NodeHttpClient.layerUndici))
       assert.deepStrictEqual(dependenciesOf(yield* looked()), {
         agent_platform: ["degraded", "GET /health answered 302"]
       })

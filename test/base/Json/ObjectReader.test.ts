@@ -1,11 +1,8 @@
 import { describe, expect, it, vi } from "@effect/vitest"
-import { Either, FastCheck as fc } from "effect"
+import { Either } from "effect"
 import { JsonText, RawJson } from "../../../src/base/Json/JsonText.ts"
 import { Misplaced } from "../../../src/base/Json/ObjectReader.ts"
-import { times } from "../../Scale.ts"
 import { parseBody } from "./Body.ts"
-
-const numRuns = times(200)
 
 /** The text that is kept of the member `value`. */
 const kept = (valueText: string, maxDepth = 256): string => {
@@ -14,70 +11,21 @@ const kept = (valueText: string, maxDepth = 256): string => {
   return (body.value as RawJson).text
 }
 
-const problem = (text: string, maxDepth = 256, maxElements?: number) =>
-  Either.match(parseBody(text, maxDepth, maxElements), {
+const problem = (text: string, maxDepth = 256, maxElements?: number, valueBytes?: number) =>
+  Either.match(parseBody(text, maxDepth, maxElements, valueBytes), {
     onLeft: ({ message, overLimit }) => ({ message, overLimit }),
     onRight: () => undefined
   })
 
 const message = (text: string) => problem(text)?.message
 
-/** Prints a value with white space taken from `spaces` in turn, wherever the grammar lets it stand. */
-const printSpaced = (value: unknown, spaces: ReadonlyArray<string>): string => {
-  let next = 0
-  const space = () => spaces[next++ % spaces.length]!
-  const print = (value: unknown): string => {
-    if (typeof value !== "object" || value === null) return space() + JSON.stringify(value) + space()
-    const inner = Array.isArray(value)
-      ? value.map(print)
-      : Object.entries(value).map(([name, member]) => `${space()}${JSON.stringify(name)}${space()}:${print(member)}`)
-    const body = inner.length === 0 ? space() : inner.join(",")
-    return space() + (Array.isArray(value) ? `[${body}]` : `{${body}}`) + space()
-  }
-  return print(value)
-}
-
-const spaces = fc.array(fc.constantFrom("", " ", "\n", "\t", "\r\n", "  "), { minLength: 1, maxLength: 7 })
-
 const nested = (levels: number, open = "[", close = "]") => open.repeat(levels) + close.repeat(levels)
 
 describe("the reader of a body", () => {
-  it("keeps any value as compact text, whatever white space it came with", () => {
-    fc.assert(
-      fc.property(fc.jsonValue({ maxDepth: 6 }), spaces, (value, spaces) => {
-        expect(kept(printSpaced(value, spaces))).toBe(JSON.stringify(value))
-      }),
-      { numRuns }
-    )
-  })
-
-  it("reads strings of quotes, backslashes and spaces", () => {
-    const text = fc.stringOf(fc.constantFrom('"', "\\", " ", "\n", ",", ":", "{", "}", "[", "]", "u", "é", "\ud800"))
-    fc.assert(
-      fc.property(fc.dictionary(text, fc.array(text)), spaces, (value, spaces) => {
-        expect(kept(printSpaced(value, spaces))).toBe(JSON.stringify(value))
-      }),
-      { numRuns }
-    )
-  })
-
   it.each([
-    '{"b":1,"a":2,"10":3,"9":4}',
-    '{"2":{"1":{"0":[]}},"1":0}',
-    '{"__proto__":{"a":1},"constructor":null}',
-    '"\\ud800"',
-    '"\\u0061\\/"',
-    '"\\\\"',
-    '"\\\\\\""',
-    "1.0",
-    "-0",
-    "1E+2",
-    "12345678901234567890",
-    "1e-400",
-    "1.7976931348623157e308",
-    "-1.7976931348623157e308",
-    "null",
-    '""'
+    ...'{"b":1,"a":2,"10":3,"9":4} {"2":{"1":{"0":[]}},"1":0} {"__proto__":{"a":1},"constructor":null}'.split(" "),
+    ...String.raw`"\ud800" "\u0061\/" "\\" "\\\"" "" null`.split(" "),
+    ..."1.0 -0 1E+2 12345678901234567890 1e-400 1.7976931348623157e308 -1.7976931348623157e308".split(" ")
   ])("keeps %s letter by letter", text => {
     expect(kept(text)).toBe(text)
     expect(kept(` ${text}\n`)).toBe(text)
@@ -99,13 +47,6 @@ describe("the reader of a body", () => {
     })
   })
 
-  it("reads bodies that are not objects", () => {
-    for (const text of ["1", "null", '"value"', "{}", " true "]) {
-      const body = JSON.stringify(Either.getOrThrow(parseBody(text, 256)))
-      expect(body).toBe(JSON.stringify(JSON.parse(text)))
-    }
-  })
-
   it("keeps members called __proto__", () => {
     const body = Either.getOrThrow(parseBody('{"__proto__":{"value":1},"value":{"__proto__":2}}', 256)) as object
     expect(Object.getPrototypeOf(body)).toBe(Object.prototype)
@@ -113,27 +54,12 @@ describe("the reader of a body", () => {
     expect(({} as Record<string, unknown>).value).toBeUndefined()
   })
 
-  it.each([
-    "",
-    " ",
-    "{",
-    '{"a":[1,]}',
-    '{"a":1,}',
-    "nul",
-    "{} {}",
-    "'a'",
-    "01",
-    "1.",
-    "NaN",
-    '"\n"',
-    '"\\x"',
-    "\ufeff{}"
-  ])("refuses %j as no JSON", text => {
-    expect(problem(text)).toMatchObject({
-      message: expect.stringContaining("the body is not JSON"),
-      overLimit: false
-    })
-  })
+  it.each(["", " ", "{", '{"a":[1,]}', '{"a":1,}', "nul", "{} {}", "01", '"\n"', "\ufeff{}"])(
+    "refuses %j as no JSON",
+    text => {
+      expect(problem(text)).toEqual({ message: expect.stringContaining("the body is not JSON"), overLimit: false })
+    }
+  )
 
   it.each([
     ['{"a":1,"a":2}', '"a"'],
@@ -165,12 +91,6 @@ describe("the reader of a body", () => {
     for (const reached of [Object.prototype, Object, Object.prototype.toString, Array.prototype]) {
       expect(Object.hasOwn(reached, "value")).toBe(false)
     }
-  })
-
-  it("accepts the same name in different objects", () => {
-    expect(kept('{"a":{"a":[{"a":1},{"a":2}]},"b":{"a":1},"a ":0}')).toBe(
-      '{"a":{"a":[{"a":1},{"a":2}]},"b":{"a":1},"a ":0}'
-    )
   })
 
   it("truncates a long name in its message", () => {
@@ -225,14 +145,6 @@ describe("the reader of a body", () => {
     }
   })
 
-  it("answers about bodies of 100,000 levels", () => {
-    for (const text of [nested(100_000), nested(100_000, '{"value":', "}").replace(":}", ":0}"), "[".repeat(100_000)]) {
-      expect(problem(text)).toBeDefined()
-      expect(problem(`{"value":${text}}`)).toBeDefined()
-      expect(problem(`{"operations":[{"value":${text}}]}`)).toBeDefined()
-    }
-  })
-
   it("accepts values with very many members, elements or escapes", () => {
     const members = `{${Array.from({ length: 100_000 }, (_, index) => `"${index} ":${index}`).join()}}`
     const elements = `[${Array(300_000).fill("1").join()}]`
@@ -258,10 +170,7 @@ describe("the reader of a body", () => {
 
   it("refuses an array or object beyond the limit of a value, and does not count white space", () => {
     const limited = (value: string, most: number) =>
-      Either.match(parseBody(`{"operations":[{"value":1},{"value":${value}}]}`, 256, 9, most), {
-        onLeft: ({ message, overLimit }) => ({ message, overLimit }),
-        onRight: () => undefined
-      })
+      problem(`{"operations":[{"value":1},{"value":${value}}]}`, 256, 9, most)
     for (const value of ["[1,2,3,4]", '{"a":[{}],"é":1}', '{"a":1,"b":[1,2,"123456789"]}']) {
       const most = Buffer.byteLength(value.slice(0, value.lastIndexOf(",") + 1))
       const over = {

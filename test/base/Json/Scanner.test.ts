@@ -212,27 +212,7 @@ const aBody = fc.oneof(
 const mutation = fc.tuple(
   fc.double({ min: 0, max: 1, noNaN: true }),
   fc.integer({ min: 0, max: 3 }),
-  fc.constantFrom(
-    "",
-    "",
-    '"',
-    "\\",
-    ",",
-    ":",
-    "{",
-    "}",
-    "[",
-    "]",
-    "0",
-    "-",
-    ".",
-    "e",
-    "\u0000",
-    "\n",
-    "\ufeff",
-    "u",
-    "x"
-  )
+  fc.constantFrom("", "", ...'"\\,:{}[]0-.eux\u0000\n\ufeff')
 )
 
 const mutated = (text: string, [where, cut, put]: readonly [number, number, string]): string => {
@@ -261,42 +241,6 @@ describe("the scanner", () => {
   it("reads names that JSON.parse of Node 24 and 26 confuses", () => {
     expect(agree('{"value":{"h":1,"\\\\":1}}')).toBe(true)
     expect(agree('{"value":{"h":1,"\\n":1}}')).toBe(true)
-  })
-
-  it("of the common kinds has its answer here", () => {
-    for (const body of [
-      '{"value":{"name":"item 1","price":12.5,"tags":["a","b"],"ok":true,"none":null,"é":"\\u00e9\\n"}}',
-      ' { "actor" : "me" , "value" : [ 1 , -2.5e-3 ] , "ttlMs" : 1000 } ',
-      '{"operations":[]}',
-      '{"operations":[{"op":"set","namespace":"n","key":"k","value":1},{"op":"delete","namespace":"n","key":"k","ifVersion":1}],"actor":"é"}'
-    ]) {
-      expect([body, agree(body)]).toEqual([body, true])
-    }
-  })
-
-  it("reads each body independently", () => {
-    const good = '{"value":{"a":{"b":1},"c":"x"}}'
-    for (const bad of [
-      '{"value":{"a":{"b":{"c":',
-      '{"value":[ 1, 2',
-      '{"actor":"x","value"',
-      '{"operations":[{"op":"set"',
-      "{"
-    ]) {
-      agree(bad)
-      expect(agree(good)).toBe(true)
-    }
-  })
-
-  it("counts levels and operations as ObjectReader does", () => {
-    for (const depth of [maxDepth - 1, maxDepth, maxDepth + 1]) {
-      expect(agree(`{"value":${"[".repeat(depth)}${"]".repeat(depth)}}`)).toBe(depth <= maxDepth)
-      expect(agree(`{"value":${'{"a":'.repeat(depth)}1${"}".repeat(depth)}}`)).toBe(depth <= maxDepth)
-    }
-    for (const count of [maxOperations, maxOperations + 1]) {
-      const operation = '{"op":"delete","namespace":"n","key":"k"}'
-      expect(agree(`{"operations":[${Array(count).fill(operation).join()}]}`)).toBe(count <= maxOperations)
-    }
   })
 
   it("finds repeated names among many, and accepts many different ones", () => {
@@ -332,58 +276,25 @@ describe("the scanner", () => {
       " "
     ),
     ..."nul nulll True TRUE tru truee undefined false0 n".split(" "),
-    '"\\u12"',
-    '"\\u123g"',
-    '"\\U0041"',
-    '"\\x41"',
-    '"\\0"',
-    '"\\a"',
-    '"\\"',
-    '"\\\\"',
-    '"\\\\\\"',
-    '"\\ud800\\u"',
-    '"\\ud800\\ud800"',
-    '"\\udc00"',
-    '"a\tb"',
-    '"a\nb"',
-    '"a\u0000b"',
-    '"a\u001fb"',
-    '"\u007f\u0080\u00ff"',
-    '"\u2028\u2029"',
-    '"\ufeff"',
-    '\ufeff"a"',
-    '"a"b',
-    '"a""b"',
-    "'a'",
-    "/**/1",
-    "1//",
-    "1\u00a0",
-    "1\u000b",
-    "1\u000c",
-    "\u20281",
+    ...String.raw`"\u12" "\u123g" "\U0041" "\x41" "\0" "\a" "\" "\\" "\\\" "\ud800\u" "\ud800\ud800" "\udc00"`.split(
+      " "
+    ),
+    ...["a\tb", "a\nb", "a\u0000b", "a\u001fb", "\u007f\u0080\u00ff", "\u2028\u2029", "\ufeff"].map(
+      text => `"${text}"`
+    ),
+    ...'\'a\' \ufeff"a" "a"b "a""b" /**/1 1// 1\u00a0 1\u000b 1\u000c \u20281 []{} {}[] [[[[[[]]]]]]'.split(" "),
     " 1 ",
     "\r\n\t1",
     "1 2",
-    "[]{}",
-    "{}[]",
     "",
     " ",
-    "[[[[[[]]]]]]",
-    '{"":""}',
-    '{"\\u0000":1}',
-    '{"a":1,"\\u0061":2}',
-    '{"__proto__":1,"__proto__":2}',
-    '{"__proto__":{"value":1}}',
+    ...String.raw`{"":""} {"\u0000":1} {"a":1,"\u0061":2} {"__proto__":1,"__proto__":2} {"__proto__":{"value":1}}`.split(
+      " "
+    ),
     '{"a":1}\u0000',
-    "123123e100000",
-    "-123123e100000",
-    "1e00000000000000000000000000000000001",
+    ..."123123e100000 -123123e100000 1e00000000000000000000000000000000001 -0 -0e1 [-0] 1E400".split(" "),
     `0.${"0".repeat(400)}1`,
-    `${"9".repeat(309)}`,
-    "-0",
-    "-0e1",
-    "[-0]",
-    "1E400"
+    `${"9".repeat(309)}`
   ])("agrees about %j", text => {
     for (const body of [
       text,

@@ -1,7 +1,6 @@
 /** A collector of traces: a real HTTP server that keeps the spans it receives (OTLP in JSON), or never answers. */
-import * as Http from "node:http"
-import type { AddressInfo } from "node:net"
 import { Effect, Schema } from "effect"
+import { localServer } from "../../LocalServer.ts"
 
 const Value = Schema.Struct({ key: Schema.String, value: Schema.Unknown })
 
@@ -40,26 +39,15 @@ const Export = Schema.parseJson(
 export const collector = (options: { readonly hangs?: boolean } = {}) =>
   Effect.gen(function* () {
     const requests: Array<{ readonly path: string; readonly type: string | undefined; readonly body: string }> = []
-    const server = yield* Effect.acquireRelease(
-      Effect.async<Http.Server>(resume => {
-        const server = Http.createServer((request, response) => {
-          const chunks: Array<Buffer> = []
-          request.on("data", chunk => chunks.push(chunk))
-          request.on("end", () => {
-            const body = Buffer.concat(chunks).toString()
-            requests.push({ path: request.url ?? "", type: request.headers["content-type"], body })
-            if (options.hangs !== true) response.end("{}")
-          })
-        })
-        server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
-      }),
-      server =>
-        Effect.sync(() => {
-          server.close()
-          server.closeAllConnections()
-        })
-    )
-    const { port } = server.address() as AddressInfo
+    const { url } = yield* localServer((request, response) => {
+      const chunks: Array<Buffer> = []
+      request.on("data", chunk => chunks.push(chunk))
+      request.on("end", () => {
+        const body = Buffer.concat(chunks).toString()
+        requests.push({ path: request.url ?? "", type: request.headers["content-type"], body })
+        if (options.hangs !== true) response.end("{}")
+      })
+    })
     const exports = Effect.suspend(() =>
       Effect.forEach(requests, ({ body }) => Schema.decodeUnknown(Export)(body)).pipe(
         Effect.map(all => all.flatMap(({ resourceSpans }) => resourceSpans)),
@@ -68,7 +56,7 @@ export const collector = (options: { readonly hangs?: boolean } = {}) =>
     )
     return {
       requests,
-      target: { endpoint: new URL(`http://127.0.0.1:${port}/base/`), serviceName: "tested" },
+      target: { endpoint: new URL(`${url}/base/`), serviceName: "tested" },
       /** Attributes of the process that sent spans. */
       resources: Effect.map(exports, all => all.map(({ resource }) => resource.attributes)),
       spans: Effect.map(

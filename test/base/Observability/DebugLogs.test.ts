@@ -105,31 +105,24 @@ describe("level trace", () => {
 
 describe("a frame in debug logs", () => {
   it("is shown with names and numbers, and the length of text", () => {
-    const frame = {
-      type: "create_session",
-      id: "r1",
-      agentType: "coder",
-      title: "hush",
-      depth: 3,
-      secrets: { API_KEY: "sesame" },
-      environment: { REGION: "eu" },
-      list: ["sesame"],
-      none: null,
-      session: { id: "s1", state: "active", title: "hush", nested: { id: "n" } },
-      error: { code: "conflict", message: "sesame", retryable: false }
-    }
+    const members: ReadonlyArray<readonly [name: string, value: unknown, shown: unknown]> = [
+      ["type", "create_session", "create_session"],
+      ["id", "r1", "r1"],
+      ["agentType", "coder", "coder"],
+      ["title", "hush", "<4 characters>"],
+      ["depth", 3, 3],
+      ["secrets", { API_KEY: "sesame" }, "<1 members>"],
+      ["environment", { REGION: "eu" }, "<1 members>"],
+      ["list", ["sesame"], "<1 elements>"],
+      ["none", null, null]
+    ]
+    const session = { id: "s1", state: "active", title: "hush", nested: { id: "n" } }
+    const error = { code: "conflict", message: "sesame", retryable: false }
+    const frame = { ...Object.fromEntries(members.map(([name, value]) => [name, value])), session, error }
     assert.deepStrictEqual(FrameSummary.ofText(JSON.stringify(frame)), {
-      type: "create_session",
-      id: "r1",
-      agentType: "coder",
-      title: "<4 characters>",
-      depth: 3,
-      secrets: "<1 members>",
-      environment: "<1 members>",
-      list: "<1 elements>",
-      none: null,
-      session: { id: "s1", state: "active", title: "<4 characters>", nested: "<1 members>" },
-      error: { code: "conflict", message: "<6 characters>", retryable: false }
+      ...Object.fromEntries(members.map(([name, , shown]) => [name, shown])),
+      session: { ...session, title: "<4 characters>", nested: "<1 members>" },
+      error: { ...error, message: "<6 characters>" }
     })
   })
 

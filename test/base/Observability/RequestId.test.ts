@@ -1,9 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, FastCheck as fc, HashMap, Layer, Logger, LogLevel, Option, Random } from "effect"
+import { Effect, FastCheck as fc, LogLevel, Random } from "effect"
 import { requestIdAnnotation, requestIdOf, requestIds } from "../../../src/Http/HeaderFields.ts"
 import { keys, stock } from "../../Harness.ts"
 import { edge } from "../../Http/Edge/EdgeTransport.ts"
 import * as Outage from "../../suites/Http/Outage.ts"
+import { logged } from "./Recording.ts"
 
 describe("a request's id", () => {
   it("is the client's if it is fit for headers and logs", () => {
@@ -38,45 +39,26 @@ describe("a request's id", () => {
   )
 })
 
-interface Line {
-  readonly message: string
-  readonly id: unknown
-  readonly target: unknown
-}
-
-/** What is logged, with the request that it is logged for. */
-const collector = () => {
-  const lines: Array<Line> = []
-  const logger = Logger.make(({ annotations, message }) => {
-    const id = HashMap.get(annotations, requestIdAnnotation)
-    const target = Option.getOrUndefined(HashMap.get(annotations, "target"))
-    lines.push({ message: String(message), id: id._tag === "Some" ? id.value : undefined, target })
-  })
-  return { lines, layer: Layer.fresh(Logger.replace(Logger.defaultLogger, logger)) }
-}
-
 describe("the edge", () => {
   it.scopedLive("logs each answer at level debug, under the request's id", () =>
     Effect.gen(function* () {
       const messages = (level: LogLevel.LogLevel) =>
         Effect.gen(function* () {
-          const { layer, lines } = collector()
+          const { layer, lines } = logged(level)
           yield* Effect.gen(function* () {
             const { url } = yield* edge.serve(Outage.busy)
             const headers = { "x-request-id": "one" }
             yield* Effect.promise(() => fetch(`${url}/nowhere?x=1`, { headers }))
             yield* Effect.promise(() => fetch(`${url}/api/v1/changes?after=7&token=secret`, { headers }))
-          }).pipe(Effect.provide(Layer.merge(layer, Logger.minimumLogLevel(level))))
-          return lines.filter(({ message }) => message === "Answered a request")
+          }).pipe(Effect.provide(layer))
+          return lines()
+            .filter(({ message }) => message === "Answered a request")
+            .map(({ annotations: { [requestIdAnnotation]: id, target } }) => [id, target])
         })
       // A client may have put a secret into an unknown parameter.
       assert.deepStrictEqual(
         yield* messages(LogLevel.Debug),
-        ["/nowhere?x=…", "/api/v1/changes?after=7&token=…"].map(target => ({
-          message: "Answered a request",
-          id: "one",
-          target
-        }))
+        ["/nowhere?x=…", "/api/v1/changes?after=7&token=…"].map(target => ["one", target])
       )
       assert.deepStrictEqual(yield* messages(LogLevel.Info), [])
     })
@@ -87,7 +69,7 @@ for (const transport of [edge, stock]) {
   describe(`${transport.name}: the header x-request-id`, () => {
     it.scopedLive("is in every answer, and is new if there was none or an invalid one", () =>
       Effect.gen(function* () {
-        const { layer } = collector()
+        const { layer } = logged(LogLevel.Info)
         const { url } = yield* Effect.provide(transport.serve(Outage.busy), layer)
         const send = (path: string, id?: string, init: RequestInit = {}) =>
           Effect.promise(async () => {
@@ -121,7 +103,7 @@ for (const transport of [edge, stock]) {
 
     it.scopedLive("is on the log lines of the request, and on no others", () =>
       Effect.gen(function* () {
-        const { layer, lines } = collector()
+        const { layer, lines } = logged(LogLevel.Info)
         yield* Effect.gen(function* () {
           const { url } = yield* transport.serve(Outage.broken)
           const send = (id: string) =>
@@ -134,9 +116,9 @@ for (const transport of [edge, stock]) {
             [500, 500, 500]
           )
         }).pipe(Effect.provide(layer))
-        const defects = lines.filter(({ message }) => message.includes("Defect"))
+        const defects = lines().filter(({ message }) => message.includes("Defect"))
         assert.sameMembers(
-          defects.map(({ id }) => id),
+          defects.map(({ annotations }) => annotations[requestIdAnnotation]),
           ["one", "two", "three"]
         )
       })

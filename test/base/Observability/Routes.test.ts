@@ -3,7 +3,7 @@ import { Effect, LogLevel } from "effect"
 import { Api } from "../../../src/app/Api.ts"
 import * as RequestMetrics from "../../../src/Http/Server/RequestMetrics.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
-import { keys, stock } from "../../Harness.ts"
+import { keys, platformFor, stock } from "../../Harness.ts"
 import { edge } from "../../Http/Edge/EdgeTransport.ts"
 import { logged, recording } from "./Recording.ts"
 
@@ -16,19 +16,28 @@ const targets = [
   "/health"
 ]
 
-describe("the route of a request", () => {
-  for (const transport of [edge, stock]) {
+/** Request ids come from the layer that hosts put on it. */
+const platform = platformFor([])
+
+describe("the route and the id of a request", () => {
+  for (const transport of [edge, stock, platform]) {
     it.scopedLive(`has one spelling in spans and in metrics, served by ${transport.name}`, () =>
       Effect.gen(function* () {
         const { spans, tracer } = yield* recording
         const { url } = yield* Effect.withTracer(transport.serve(Memory.layer), tracer)
-        for (const target of targets) {
-          yield* Effect.promise(() =>
-            fetch(url + target, { headers: { authorization: `Bearer ${keys.read}` } }).then(answer => answer.text())
-          )
+        const headers = { authorization: `Bearer ${keys.read}`, "sec-websocket-protocol": `bearer.${keys.read}` }
+        for (const [id, target] of targets.entries()) {
+          const request = { headers: { ...headers, "x-request-id": String(id) } }
+          yield* Effect.promise(() => fetch(url + target, request).then(answer => answer.text()))
         }
-        const routes = spans.filter(({ kind }) => kind === "server").map(span => span.attributes.get("http.route"))
-        assert.deepStrictEqual(routes, targets.map(RequestMetrics.routeLabels(Api)))
+        const servers = spans.filter(({ kind }) => kind === "server").map(({ attributes }) => attributes)
+        const found = servers.map(attributes => [attributes.get("http.request.id"), attributes.get("http.route")])
+        const routeOf = RequestMetrics.routeLabels(Api)
+        assert.deepStrictEqual(
+          found,
+          targets.map((target, id) => [transport === platform ? undefined : String(id), routeOf(target)])
+        )
+        assert.notInclude(JSON.stringify(servers.map(attributes => [...attributes])), keys.read)
       })
     )
   }

@@ -23,14 +23,19 @@ const counting = Effect.map(Effect.tracer, native => {
 const nowhere = { endpoint: new URL("http://127.0.0.1:1"), serviceName: "tested" }
 
 describe("Tracer", () => {
-  it.effect("creates no spans when it is off, and generates trace ids", () =>
+  const missing = Tracer.layerExport(nowhere, () => Promise.reject(new Error("Cannot find package")))
+  it.effect.each([
+    ["when it is off", Tracer.layerFor(Option.none())],
+    ["if its packages are missing", Layer.merge(Tracer.layer, missing)]
+  ] as const)("creates no spans %s, and generates trace ids", ([_, layer]) =>
     Effect.gen(function* () {
       const { made, tracer } = yield* counting
-      const traceId = yield* currentTraceId.pipe(
+      const [enabled, traceId] = yield* Effect.all([FiberRef.get(FiberRef.currentTracerEnabled), currentTraceId]).pipe(
         Effect.withSpan("work"),
         Effect.withTracer(tracer),
-        Effect.provide(Tracer.layerFor(Option.none()))
+        Effect.provide(layer)
       )
+      assert.isFalse(enabled)
       assert.match(traceId, hex)
       assert.deepStrictEqual(made, [])
     })
@@ -43,17 +48,6 @@ describe("Tracer", () => {
       const seeded = Effect.suspend(() => Effect.withRandom(currentTraceId, Random.make("seed")))
       assert.strictEqual(yield* seeded, yield* seeded)
     }).pipe(Effect.provide(Tracer.layer))
-  )
-
-  it.effect("returns the active span's trace id when it is on", () =>
-    Effect.gen(function* () {
-      const [traceId, spanTraceId] = yield* Effect.all([
-        currentTraceId,
-        Effect.map(Effect.currentSpan, span => span.traceId)
-      ])
-      assert.strictEqual(traceId, spanTraceId)
-      assert.match(traceId, hex)
-    }).pipe(Effect.withSpan("work"), Effect.provide(Tracer.layer))
   )
 
   it.scopedLive("exports spans to the collector, the last ones at shutdown", () =>
@@ -120,40 +114,6 @@ describe("Tracer", () => {
         ["work"]
       )
       assert.lengthOf(other.requests, 0)
-    })
-  )
-
-  it.scopedLive("is not delayed by an unreachable collector", () =>
-    Effect.gen(function* () {
-      const traceId = yield* currentTraceId.pipe(
-        Effect.withSpan("work"),
-        Effect.provide(Tracer.layerFor(Option.some(nowhere)))
-      )
-      assert.match(traceId, hex)
-    })
-  )
-
-  it.scopedLive("ends while a collector has not answered", () =>
-    Effect.gen(function* () {
-      const { requests, target } = yield* Collector.collector({ hangs: true })
-      const done = Effect.withSpan(Effect.succeed("done"), "work")
-      assert.strictEqual(yield* Effect.provide(done, Tracer.layerFor(Option.some(target))), "done")
-      assert.isNotEmpty(requests)
-    })
-  )
-
-  it.effect("is off if the packages are missing", () =>
-    Effect.gen(function* () {
-      const { made, tracer } = yield* counting
-      const layer = Tracer.layerExport(nowhere, () => Promise.reject(new Error("Cannot find package")))
-      const [enabled, traceId] = yield* Effect.all([FiberRef.get(FiberRef.currentTracerEnabled), currentTraceId]).pipe(
-        Effect.withSpan("work"),
-        Effect.withTracer(tracer),
-        Effect.provide(Layer.merge(Tracer.layer, layer))
-      )
-      assert.isFalse(enabled)
-      assert.match(traceId, hex)
-      assert.deepStrictEqual(made, [])
     })
   )
 })

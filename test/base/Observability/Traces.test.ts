@@ -1,10 +1,9 @@
-import * as Http from "node:http"
-import type { AddressInfo } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Either, Option, Schema } from "effect"
 import * as Tracer from "../../../src/base/Observability/Tracer.ts"
 import { AgentPlatform } from "../../../src/Upstream/AgentPlatform.ts"
 import { keys } from "../../Harness.ts"
+import { localServer } from "../../LocalServer.ts"
 import { isLong } from "../../Scale.ts"
 import { launch } from "../../service/Command.ts"
 import * as Collector from "./Collector.ts"
@@ -16,39 +15,32 @@ const traceparent = `00-${remote.traceId}-${remote.spanId}-01`
 /** An upstream that keeps the trace context of what it is asked. */
 const upstream = Effect.gen(function* () {
   const contexts: Array<string | undefined> = []
-  const server = yield* Effect.acquireRelease(
-    Effect.async<Http.Server>(resume => {
-      const server = Http.createServer((request, response) => {
-        const { traceparent } = request.headers
-        contexts.push(typeof traceparent === "string" ? traceparent : undefined)
-        response.writeHead(request.url === "/health" ? 200 : 404, { "content-type": "application/json" }).end("[]")
-      })
-      server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
-    }),
-    server =>
-      Effect.sync(() => {
-        server.close()
-        server.closeAllConnections()
-      })
-  )
-  return { contexts, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+  const { url } = yield* localServer((request, response) => {
+    const { traceparent } = request.headers
+    contexts.push(typeof traceparent === "string" ? traceparent : undefined)
+    response.writeHead(request.url === "/health" ? 200 : 404, { "content-type": "application/json" }).end("[]")
+  })
+  return { contexts, url }
 })
 
-const get = (url: string, headers: Readonly<Record<string, string>> = {}) =>
+const send = (url: string, headers: Readonly<Record<string, string>> = {}, init: RequestInit = {}) =>
   Effect.promise(async () => {
-    const response = await fetch(url, { headers: { authorization: `Bearer ${keys.write}`, ...headers } })
+    const response = await fetch(url, { ...init, headers: { authorization: `Bearer ${keys.write}`, ...headers } })
     return { status: response.status, body: await response.text() }
   })
 
-const put = (url: string, key: string, headers: Readonly<Record<string, string>> = {}) =>
-  Effect.promise(async () => {
-    const response = await fetch(`${url}/api/v1/kv/n/k`, {
-      method: "PUT",
-      headers: { authorization: `Bearer ${key}`, "content-type": "application/json", ...headers },
-      body: '{"value":[1,{"b":2}]}'
-    })
-    return { status: response.status, body: await response.text() }
-  })
+/** Asks a service that sends its spans to a collector, and stops it. */
+const ask = (
+  options: Parameters<typeof Fixture.serve>[0],
+  target: Tracer.Collector,
+  ...requests: ReadonlyArray<readonly [path: string, headers?: Readonly<Record<string, string>>]>
+) =>
+  Effect.gen(function* () {
+    const url = yield* Fixture.serve({ ...options, tracing: Tracer.layerFor(Option.some(target)) })
+    return yield* Effect.forEach(requests, ([path, headers]) =>
+      Effect.map(send(url + path, headers), ({ status }) => status)
+    )
+  }).pipe(Effect.scoped)
 
 /** Spans as names below names, from the one whose parent is `parent`. */
 const tree = (spans: ReadonlyArray<Collector.Span>, parent: string): ReadonlyArray<unknown> =>
@@ -67,13 +59,8 @@ describe("a trace", () => {
     Effect.gen(function* () {
       const { spans, target } = yield* Collector.collector()
       const { contexts, url: platform } = yield* upstream
-      const { status } = yield* Effect.scoped(
-        Effect.gen(function* () {
-          const url = yield* Fixture.serve({ platform, tracing: Tracer.layerFor(Option.some(target)) })
-          return yield* get(`${url}/health`, { traceparent, "x-request-id": "request-1" })
-        })
-      )
-      assert.strictEqual(status, 200)
+      const headers = { traceparent, "x-request-id": "request-1" }
+      assert.deepStrictEqual(yield* ask({ platform }, target, ["/health", headers]), [200])
       const found = (yield* spans).filter(({ traceId }) => traceId === remote.traceId)
       assert.deepStrictEqual(tree(found, remote.spanId), [["http.server GET", ["health.status", "http.client GET"]]])
       assert.lengthOf(found, 3)
@@ -114,12 +101,7 @@ describe("a trace", () => {
     Effect.gen(function* () {
       const { spans, target } = yield* Collector.collector()
       const { contexts, url: platform } = yield* upstream
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const url = yield* Fixture.serve({ platform, tracing: Tracer.layerFor(Option.some(target)) })
-          yield* get(`${url}/health`, { traceparent: traceparent.replace(/01$/, "00") })
-        })
-      )
+      yield* ask({ platform }, target, ["/health", { traceparent: traceparent.replace(/01$/, "00") }])
       assert.notInclude(
         (yield* spans).map(({ traceId }) => traceId),
         remote.traceId
@@ -131,14 +113,9 @@ describe("a trace", () => {
   it.scopedLive("treats a refusal as an answer and a failure as an error; an invalid traceparent begins a trace", () =>
     Effect.gen(function* () {
       const { spans, target } = yield* Collector.collector()
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const url = yield* Fixture.serve({ tracing: Tracer.layerFor(Option.some(target)) })
-          const { status } = yield* get(`${url}/api/v1/kv/n/none`, { traceparent: "00-nonsense-1-01" })
-          assert.strictEqual(status, 404)
-          assert.strictEqual((yield* get(`${url}/api/v1/changes/ws`)).status, 500)
-        })
-      )
+      const invalid = { traceparent: "00-nonsense-1-01" }
+      const answers = yield* ask({}, target, ["/api/v1/kv/n/none", invalid], ["/api/v1/changes/ws"])
+      assert.deepStrictEqual(answers, [404, 500])
       const ends = (yield* spans)
         .filter(({ kind }) => kind === Collector.kind.server)
         .map(span => [attribute(span, "http.response.status_code"), span.status.code])
@@ -159,7 +136,7 @@ describe("a trace", () => {
             const url = yield* Fixture.serve({ tracing: Tracer.layerFor(Option.some(target)) })
             // More than a batch, so that an export is under way.
             const answers = yield* Effect.all(
-              Array.from({ length: 600 }, () => get(`${url}/api/v1/health`)),
+              Array.from({ length: 600 }, () => send(`${url}/api/v1/health`)),
               { concurrency: 20 }
             )
             assert.isTrue(answers.every(({ status }) => status === 200))
@@ -198,11 +175,13 @@ const session = (env: Readonly<Record<string, string>>, until: Effect.Effect<unk
       const [line] = yield* server.shows(/^.*"Listening".*$/m)
       const { annotations } = yield* Schema.decode(Listening)(line)
       const url = `http://127.0.0.1:${annotations.port}`
+      const authorization = "Bearer sesame"
+      const put = { method: "PUT", body: '{"value":[1,{"b":2}]}' }
       const answers = [
-        yield* put(url, "sesame", { traceparent }),
-        yield* get(`${url}/api/v1/kv/n/k`, { authorization: "Bearer sesame" }),
-        yield* get(`${url}/api/v1/kv/n/none`, { authorization: "Bearer sesame" }),
-        yield* get(`${url}/api/v1/kv/n/k`)
+        yield* send(`${url}/api/v1/kv/n/k`, { authorization, "content-type": "application/json", traceparent }, put),
+        yield* send(`${url}/api/v1/kv/n/k`, { authorization }),
+        yield* send(`${url}/api/v1/kv/n/none`, { authorization }),
+        yield* send(`${url}/api/v1/kv/n/k`)
       ].map(({ body, status }) => ({ status, body: body.replace(/"updatedAt":\d+/, "") }))
       yield* until
       yield* server.kill("SIGTERM")
@@ -247,6 +226,9 @@ if (isLong)
         })
         const whole = yield* session(early, areSent)
         assert.deepStrictEqual(whole.seen, plain)
+        const sent = requests.map(({ body }) => body).join("")
+        assert.include(sent, '"tested"')
+        assert.notInclude(sent, "sesame")
       })
     )
   })

@@ -48,6 +48,7 @@ export const fields = (check: Check) => {
       ["Authorization", `authorization: ${bearer("another")}`],
       ["Authorization", "Authorization:"],
       ["Content-Type", "Content-Type: application/json", "content-type: text/plain"],
+      ["Idempotency-Key", "Idempotency-Key: a", "idempotency-key: b"],
       ["If-Modified-Since", "If-Modified-Since: x", "If-Modified-Since: y"],
       ["If-Unmodified-Since", "If-Unmodified-Since: x", "If-Unmodified-Since: y"]
     ]
@@ -66,6 +67,14 @@ export const fields = (check: Check) => {
     const connection = yield* wire
     yield* connection.send(head(`PUT ${at(namespace, "k")}`, "Content-Length: 1", "Content-Length: 1"))
     expect((yield* connection.answer)!.status).toBe(400)
+  })
+
+  check("other versions of HTTP are refused", function* () {
+    for (const version of ["2.0", "0.9"]) {
+      const connection = yield* wire
+      yield* connection.send(head(`GET ${at("n", "k")}`).replace("HTTP/1.1", `HTTP/${version}`))
+      expectError((yield* connection.answer)!, 505, `HTTP/${version} is not supported here`)
+    }
   })
 
   check("other fields may be repeated", function* () {

@@ -91,21 +91,28 @@ describe.skipIf(!hasPromtool)(
             values
           })
           const database = ', file="kv.db"'
-          const fires = (alertname: string, hours: number, severity: string, labels: object, words: object) => ({
-            alertname,
-            eval_time: `${hours * 60}m`,
-            exp_alerts: [
-              {
-                exp_labels: { severity, job: "causeway", ...labels },
-                exp_annotations: Object.fromEntries(
-                  Object.entries(annotationsOf(alertname)).map(([name, text]) => [
-                    name,
-                    Object.entries(words).reduce((text, [word, value]) => text.replace(`{{ ${word} }}`, value), text)
-                  ])
-                )
-              }
-            ]
-          })
+          /** An alert that fires after some hours, whose text has its labels, and its value in some form. */
+          const fires = (
+            alertname: string,
+            hours: number,
+            severity: string,
+            labels: Readonly<Record<string, string>>,
+            value: Readonly<Record<string, string>> = {}
+          ) => {
+            const shown = Object.entries(labels).map(([label, text]) => [`$labels.${label}`, text] as const)
+            const annotations = Object.entries(annotationsOf(alertname)).map(([name, text]) => [
+              name,
+              [...shown, ...Object.entries(value)].reduce(
+                (text, [word, value]) => text.replace(`{{ ${word} }}`, value),
+                text
+              )
+            ])
+            const alert = {
+              exp_labels: { severity, job: "causeway", ...labels },
+              exp_annotations: Object.fromEntries(annotations)
+            }
+            return { alertname, eval_time: `${hours * 60}m`, exp_alerts: [alert] }
+          }
           const file = join(yield* temporaryDirectory, "disk.yml")
           const tests = [
             {
@@ -136,43 +143,25 @@ describe.skipIf(!hasPromtool)(
                 series("store_housekeeping_failures_total", "one", "0x100 60x1200", ', task="expiry"')
               ],
               alert_rule_test: [
-                fires(
-                  "CausewayDiskFillsSoon",
-                  8,
-                  "warning",
-                  { instance: "filling" },
-                  { "$labels.instance": "filling" }
-                ),
+                fires("CausewayDiskFillsSoon", 8, "warning", { instance: "filling" }),
                 fires(
                   "CausewayDiskNearlyFull",
                   1,
                   "critical",
                   { instance: "small" },
-                  { "$labels.instance": "small", "$value | humanize1024": "381.5Mi" }
+                  { "$value | humanize1024": "381.5Mi" }
                 ),
-                fires(
-                  "CausewayStoreGrows",
-                  40,
-                  "info",
-                  { instance: "filling", file: "kv.db" },
-                  { "$labels.instance": "filling", "$labels.file": "kv.db" }
-                ),
+                fires("CausewayStoreGrows", 40, "info", { instance: "filling", file: "kv.db" }),
                 fires(
                   "CausewayVacuumHeldBack",
                   4,
                   "warning",
                   { holder: "slot" },
-                  { "$labels.holder": "slot", "$value | humanizeDuration": "4h 0m 0s" }
+                  { "$value | humanizeDuration": "4h 0m 0s" }
                 ),
-                fires("CausewayDeadRows", 2, "warning", { table: "changes" }, { "$labels.table": "changes" }),
+                fires("CausewayDeadRows", 2, "warning", { table: "changes" }),
                 // Twelve minutes after expiry has failed.
-                fires(
-                  "CausewayHousekeepingFails",
-                  3.6,
-                  "warning",
-                  { instance: "one", task: "retention" },
-                  { "$labels.instance": "one", "$labels.task": "retention" }
-                )
+                fires("CausewayHousekeepingFails", 3.6, "warning", { instance: "one", task: "retention" })
               ]
             }
           ]
