@@ -4,10 +4,10 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
 import * as Fifo from "../faults/Fifo.ts"
 import { isLong } from "../Scale.ts"
 import * as Compiled from "../service/Compiled.ts"
+import { test } from "../Tests.ts"
 import { start } from "./Program.ts"
 
 /** Runs a command with a redirection of the shell. */
@@ -50,15 +50,13 @@ describe("output that cannot be written", () => {
 })
 
 describe("An interrupted command", () => {
-  it.scopedLive("ends at the first signal, also while a file that it reads does not answer", () =>
-    Effect.gen(function* () {
-      const { paths } = yield* Fifo.make(1)
-      const path = paths[0]!
-      const command = yield* start({ args: ["kv", "set", "namespace", "key", "--file", path] })
-      yield* Fifo.isRead(command.pid, path)
-      yield* command.signal("SIGINT")
-      // The signal itself ends the process, so it has no code.
-      assert.deepStrictEqual(yield* command.ended, { code: null, stdout: "", stderr: "" })
-    })
-  )
+  test.scopedLive("ends at the first signal, also while a file that it reads does not answer", function* () {
+    const { paths } = yield* Fifo.make(1)
+    const path = paths[0]!
+    const command = yield* start({ args: ["kv", "set", "namespace", "key", "--file", path] })
+    yield* Fifo.isRead(command.pid, path)
+    yield* command.signal("SIGINT")
+    // The signal itself ends the process, so it has no code.
+    assert.deepStrictEqual(yield* command.ended, { code: null, stdout: "", stderr: "" })
+  })
 })

@@ -15,6 +15,7 @@ import { edge, quickEdge } from "../Http/Edge/EdgeTransport.ts"
 import { isLong } from "../Scale.ts"
 import { temporaryLayer } from "../Storage/SqliteFixture.ts"
 import { at, batch, call, get, listAt, put, Site, site } from "../suites/Http/Fixture.ts"
+import { test } from "../Tests.ts"
 
 type StoreShape = Context.Tag.Service<Store>
 type LogShape = Context.Tag.Service<ChangeLog>
@@ -226,12 +227,10 @@ const over = <Port>(
   { check, replace }: Replacement<Port>,
   replaced: (replace: (port: Port) => Partial<Port>) => Layer.Layer<Store | ChangeLog, never, Store | ChangeLog>
 ): void =>
-  it.scopedLive(`${title}, by the ${transport.name}`, () =>
-    Effect.gen(function* () {
-      const layer = Layer.provide(replaced(replace), Layer.fresh(backend))
-      yield* Effect.provideServiceEffect(check, Site, site(transport, layer))
-    })
-  )
+  test.scopedLive(`${title}, by the ${transport.name}`, function* () {
+    const layer = Layer.provide(replaced(replace), Layer.fresh(backend))
+    yield* Effect.provideServiceEffect(check, Site, site(transport, layer))
+  })
 
 for (const [name, backend] of backends) {
   describe(`over ${name}, a replaced member is used:`, () => {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, TestServices } from "effect"
 import * as TestClock from "effect/TestClock"
 import { BatchWindow } from "../../../src/Storage/Commit/GroupQueue.ts"
+import { test } from "../../Tests.ts"
 import { joinAll, settled, setup } from "./Fixture.ts"
 
 /** Milliseconds. */
@@ -86,42 +87,39 @@ describe("BatchWindow", () => {
 })
 
 describe("GroupCommit, batch window", () => {
-  it.scoped("a group waits until the callers that were answered have written again", () =>
-    Effect.gen(function* () {
-      const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 3_600_000, timeout: "1 day" })
-      // No write is expected yet.
-      const fibers = yield* Effect.forEach(["a", "b", "c"], submit)
-      expect(groups).toEqual([["a"]])
-      yield* TestClock.adjust("1 hour")
-      yield* answer(0)
-      yield* settled
-      expect(groups).toEqual([["a"]])
-      const last = yield* submit("d")
-      expect(groups).toEqual([["a"], ["b", "c", "d"]])
-      yield* answer(1)
-      expect(yield* joinAll([...fibers, last])).toEqual(["a", "b", "c", "d"].map(write => `done ${write}`))
-    })
-  )
+  test.scoped("a group waits until the callers that were answered have written again", function* () {
+    const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 3_600_000, timeout: "1 day" })
+    // No write is expected yet.
+    const fibers = yield* Effect.forEach(["a", "b", "c"], submit)
+    expect(groups).toEqual([["a"]])
+    yield* TestClock.adjust("1 hour")
+    yield* answer(0)
+    yield* settled
+    expect(groups).toEqual([["a"]])
+    const last = yield* submit("d")
+    expect(groups).toEqual([["a"], ["b", "c", "d"]])
+    yield* answer(1)
+    expect(yield* joinAll([...fibers, last])).toEqual(["a", "b", "c", "d"].map(write => `done ${write}`))
+  })
 
-  it.scoped("a group whose callers do not write again waits as long as is allowed", () =>
-    Effect.gen(function* () {
-      const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 1 })
-      const fibers = yield* Effect.forEach(["a", "b"], submit)
-      yield* TestClock.adjust("1 second")
-      yield* answer(0)
-      // In real time, which passes while the test waits.
-      yield* Effect.repeat(TestServices.provideLive(Effect.sleep("1 millis")), { until: () => groups.length === 2 })
-      yield* answer(1)
-      expect(yield* joinAll(fibers)).toEqual(["done a", "done b"])
-    })
-  )
+  test.scoped("a group whose callers do not write again waits as long as is allowed", function* () {
+    const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 1 })
+    const fibers = yield* Effect.forEach(["a", "b"], submit)
+    yield* TestClock.adjust("1 second")
+    yield* answer(0)
+    // In real time, which passes while the test waits.
+    yield* Effect.repeat(TestServices.provideLive(Effect.sleep("1 millis")), { until: () => groups.length === 2 })
+    yield* answer(1)
+    expect(yield* joinAll(fibers)).toEqual(["done a", "done b"])
+  })
 
   for (const { title, maxGroup } of [
     { title: "operations", maxGroup: { operations: 2, bytes: 1000 } },
     { title: "bytes", maxGroup: { operations: 1000, bytes: 2 } }
   ]) {
-    it.scoped(`a group that is full by its ${title} is taken at once, even if more writes are expected`, () =>
-      Effect.gen(function* () {
+    test.scoped(
+      `a group that is full by its ${title} is taken at once, even if more writes are expected`,
+      function* () {
         const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 3_600_000, maxGroup, timeout: "1 day" })
         const fibers = yield* Effect.forEach(["a", "b", "c", "d", "e", "f"], submit)
         yield* TestClock.adjust("1 hour")
@@ -135,7 +133,7 @@ describe("GroupCommit, batch window", () => {
         const last = yield* submit("g")
         yield* answer(3)
         expect(yield* joinAll([...fibers, last])).toHaveLength(7)
-      })
+      }
     )
   }
 })

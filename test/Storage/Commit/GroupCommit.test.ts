@@ -6,6 +6,7 @@ import * as Direct from "../../../src/base/Direct.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import type { CommittedGroup } from "../../../src/Storage/Commit/GroupCommit.ts"
 import { times } from "../../Scale.ts"
+import { test } from "../../Tests.ts"
 import { joinAll, settled, setup, tagOf, type Write } from "./Fixture.ts"
 
 /** Runs an effect without a fiber. Returns how to interrupt it. */
@@ -21,26 +22,23 @@ const unforked = <A, E>(effect: Effect.Effect<A, E>, onExit: (exit: Exit.Exit<A,
 type Tagged = string | { readonly _tag: string }
 
 describe("GroupCommit", () => {
-  it.scoped("a write that the backend does not answer for is not acknowledged", () =>
-    Effect.gen(function* () {
-      const { submit } = yield* setup({ commit: () => Effect.succeed([]) })
-      expect(yield* joinAll([yield* submit("a")])).toEqual(["StoreUnavailable"])
-    })
-  )
+  test.scoped("a write that the backend does not answer for is not acknowledged", function* () {
+    const { submit } = yield* setup({ commit: () => Effect.succeed([]) })
+    expect(yield* joinAll([yield* submit("a")])).toEqual(["StoreUnavailable"])
+  })
 
-  it.scoped("a defect of the backend reaches its group and no other", () =>
-    Effect.gen(function* () {
-      let calls = 0
-      const { committer } = yield* setup({
-        commit: group => (calls++ === 0 ? Effect.die("a bug") : Effect.succeed(group.map(write => Either.right(write))))
-      })
-      expect(Exit.isFailure(yield* Effect.exit(committer.submit("a")))).toBe(true)
-      expect(yield* committer.submit("b")).toBe("b")
+  test.scoped("a defect of the backend reaches its group and no other", function* () {
+    let calls = 0
+    const { committer } = yield* setup({
+      commit: group => (calls++ === 0 ? Effect.die("a bug") : Effect.succeed(group.map(write => Either.right(write))))
     })
-  )
+    expect(Exit.isFailure(yield* Effect.exit(committer.submit("a")))).toBe(true)
+    expect(yield* committer.submit("b")).toBe("b")
+  })
 
-  it.scoped("groups are observed: the number of their writes, their duration, and whether they have failed", () =>
-    Effect.gen(function* () {
+  test.scoped(
+    "groups are observed: the number of their writes, their duration, and whether they have failed",
+    function* () {
       const observed: Array<CommittedGroup> = []
       const { submit, answer } = yield* setup({ observe: group => observed.push(group) })
       yield* Effect.forEach(["a", "b", "c"], submit)
@@ -54,72 +52,64 @@ describe("GroupCommit", () => {
         { writes: 1, millis: 40, outcome: "ok" },
         { writes: 2, millis: 20, outcome: "failed" }
       ])
-    })
+    }
   )
 
-  it.scoped("groups are bounded, and a write larger than a group is committed alone", () =>
-    Effect.gen(function* () {
-      const { groups, submit, answer } = yield* setup({ maxGroup: { operations: 2, bytes: 4 } })
-      const fibers = yield* Effect.forEach(["first", "a", "b", "c", "larger", "dd", "ee", "f"], submit)
-      for (let index = 0; index < 6; index++) yield* answer(index)
-      yield* joinAll(fibers)
-      expect(groups).toEqual([["first"], ["a", "b"], ["c"], ["larger"], ["dd", "ee"], ["f"]])
-    })
-  )
+  test.scoped("groups are bounded, and a write larger than a group is committed alone", function* () {
+    const { groups, submit, answer } = yield* setup({ maxGroup: { operations: 2, bytes: 4 } })
+    const fibers = yield* Effect.forEach(["first", "a", "b", "c", "larger", "dd", "ee", "f"], submit)
+    for (let index = 0; index < 6; index++) yield* answer(index)
+    yield* joinAll(fibers)
+    expect(groups).toEqual([["first"], ["a", "b"], ["c"], ["larger"], ["dd", "ee"], ["f"]])
+  })
 
-  it.scoped("above the limit of waiting writes the next is refused at once, until a commit", () =>
-    Effect.gen(function* () {
-      const { submit, answer } = yield* setup({ maxWaiting: 2 })
-      const fibers = yield* Effect.forEach(["a", "b", "c", "d"], submit)
-      expect(tagOf(yield* Fiber.join(fibers[3]!))).toBe("StoreBusy")
-      yield* answer(0)
-      yield* answer(1)
-      const last = yield* submit("e")
-      yield* answer(2)
-      expect(yield* joinAll([...fibers, last])).toEqual(["done a", "done b", "done c", "StoreBusy", "done e"])
-    })
-  )
+  test.scoped("above the limit of waiting writes the next is refused at once, until a commit", function* () {
+    const { submit, answer } = yield* setup({ maxWaiting: 2 })
+    const fibers = yield* Effect.forEach(["a", "b", "c", "d"], submit)
+    expect(tagOf(yield* Fiber.join(fibers[3]!))).toBe("StoreBusy")
+    yield* answer(0)
+    yield* answer(1)
+    const last = yield* submit("e")
+    yield* answer(2)
+    expect(yield* joinAll([...fibers, last])).toEqual(["done a", "done b", "done c", "StoreBusy", "done e"])
+  })
 
-  it.scoped("above the limit of waiting bytes the next is refused, but one of any size may wait alone", () =>
-    Effect.gen(function* () {
-      const { submit, answer } = yield* setup({ maxWaitingBytes: 4 })
-      const fibers = yield* Effect.forEach(["a", "enormous", "b"], submit)
-      yield* answer(0)
-      yield* answer(1)
-      expect(yield* joinAll(fibers)).toEqual(["done a", "done enormous", "StoreBusy"])
-    })
-  )
+  test.scoped("above the limit of waiting bytes the next is refused, but one of any size may wait alone", function* () {
+    const { submit, answer } = yield* setup({ maxWaitingBytes: 4 })
+    const fibers = yield* Effect.forEach(["a", "enormous", "b"], submit)
+    yield* answer(0)
+    yield* answer(1)
+    expect(yield* joinAll(fibers)).toEqual(["done a", "done enormous", "StoreBusy"])
+  })
 
-  it.scoped("without a fiber a caller is answered once, and not after its interruption", () =>
-    Effect.gen(function* () {
-      const { committer, groups, answer } = yield* setup({ maxWaiting: 2 })
-      const answers: Array<string> = []
-      const submit = (write: Write) =>
-        unforked(committer.submit(write), exit =>
-          answers.push(
-            `${write}: ${Exit.isSuccess(exit) ? exit.value : tagOf(Either.left(Cause.squash(exit.cause) as Tagged))}`
-          )
+  test.scoped("without a fiber a caller is answered once, and not after its interruption", function* () {
+    const { committer, groups, answer } = yield* setup({ maxWaiting: 2 })
+    const answers: Array<string> = []
+    const submit = (write: Write) =>
+      unforked(committer.submit(write), exit =>
+        answers.push(
+          `${write}: ${Exit.isSuccess(exit) ? exit.value : tagOf(Either.left(Cause.squash(exit.cause) as Tagged))}`
         )
-      submit("a")
-      yield* settled
-      const leaveFlight = submit("b")
-      const leaveQueue = submit("c")
-      submit("refused")
-      expect(answers).toEqual(["refused: StoreBusy"])
-      leaveQueue()
-      leaveQueue()
-      submit("d")
-      yield* answer(0)
-      yield* settled
-      leaveFlight()
-      submit("bad")
-      yield* answer(1)
-      yield* answer(2)
-      yield* settled
-      expect(answers).toEqual(["refused: StoreBusy", "a: done a", "d: done d", "bad: refused bad"])
-      expect(groups).toEqual([["a"], ["b", "d"], ["bad"]])
-    })
-  )
+      )
+    submit("a")
+    yield* settled
+    const leaveFlight = submit("b")
+    const leaveQueue = submit("c")
+    submit("refused")
+    expect(answers).toEqual(["refused: StoreBusy"])
+    leaveQueue()
+    leaveQueue()
+    submit("d")
+    yield* answer(0)
+    yield* settled
+    leaveFlight()
+    submit("bad")
+    yield* answer(1)
+    yield* answer(2)
+    yield* settled
+    expect(answers).toEqual(["refused: StoreBusy", "a: done a", "d: done d", "bad: refused bad"])
+    expect(groups).toEqual([["a"], ["b", "d"], ["bad"]])
+  })
 
   it.scoped("a callback may commit the next write at once, and one that throws does not affect others", () =>
     Effect.gen(function* () {
@@ -139,30 +129,28 @@ describe("GroupCommit", () => {
     }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
   )
 
-  it.scoped("interrupted writes make room, however many wait", () =>
-    Effect.gen(function* () {
-      const { committer, groups, answer } = yield* setup({ maxWaiting: 100, maxWaitingBytes: 1000 })
-      yield* Effect.sync(() => unforked(committer.submit("first"), () => undefined))
-      yield* settled
-      const answers: Array<Write> = []
-      const stay: Array<Write> = []
-      const leaves: Array<() => void> = []
-      for (let index = 0; index < 1000; index++) {
-        const write = `w${index}`
-        const leave = unforked(committer.submit(write), exit => answers.push(Exit.isSuccess(exit) ? write : "busy"))
-        if (index % 20 === 0) stay.push(write)
-        else leaves.push(leave)
-        if (leaves.length > 40) for (const leave of leaves.splice(0)) leave()
-      }
-      for (const leave of leaves) leave()
-      expect(answers).toEqual([])
-      yield* answer(0)
-      yield* answer(1)
-      yield* settled
-      expect(answers).toEqual(stay)
-      expect(groups).toEqual([["first"], stay])
-    })
-  )
+  test.scoped("interrupted writes make room, however many wait", function* () {
+    const { committer, groups, answer } = yield* setup({ maxWaiting: 100, maxWaitingBytes: 1000 })
+    yield* Effect.sync(() => unforked(committer.submit("first"), () => undefined))
+    yield* settled
+    const answers: Array<Write> = []
+    const stay: Array<Write> = []
+    const leaves: Array<() => void> = []
+    for (let index = 0; index < 1000; index++) {
+      const write = `w${index}`
+      const leave = unforked(committer.submit(write), exit => answers.push(Exit.isSuccess(exit) ? write : "busy"))
+      if (index % 20 === 0) stay.push(write)
+      else leaves.push(leave)
+      if (leaves.length > 40) for (const leave of leaves.splice(0)) leave()
+    }
+    for (const leave of leaves) leave()
+    expect(answers).toEqual([])
+    yield* answer(0)
+    yield* answer(1)
+    yield* settled
+    expect(answers).toEqual(stay)
+    expect(groups).toEqual([["first"], stay])
+  })
 
   it("a write is in one group at most, in order, and its caller gets its outcome", async () => {
     const action = fc.constantFrom<Action>("submit", "submit", "interrupt", "answer", "fail")

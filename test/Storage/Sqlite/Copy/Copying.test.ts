@@ -2,13 +2,14 @@
 import { existsSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { Worker } from "node:worker_threads"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect } from "effect"
 import { copy, Snapshot, takeAll } from "../../../../src/Storage/Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../../../../src/Storage/Sqlite/Copy/CopyPort.ts"
 import { migrationsTable } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { test } from "../../../Tests.ts"
 
 const format = { name: "t", applicationId: 7, migrations: [{ name: "first", statements: [] }] }
 
@@ -46,60 +47,56 @@ const writer = (first: string, second: string) =>
 const numberIn = (db: Database.Database): number => db.prepare<[], number>("SELECT n FROM t").pluck().get()!
 
 describe("a copy of databases", () => {
-  it.scopedLive("is of one moment, while both are written", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const [first, second, other] = ["a.db", "b.db", "c.db"].map(name => join(directory, name)) as [
-        string,
-        string,
-        string
-      ]
-      for (const file of [first, second, other]) makeDatabase(file).close()
-      yield* Effect.acquireRelease(
-        Effect.async<Worker>(resume => {
-          const thread = writer(first, second)
-          thread.once("message", () => resume(Effect.succeed(thread)))
-        }),
-        thread => Effect.promise(() => thread.terminate())
-      )
-      const source = (file: string, target = "") => ({ format, file, target })
-      const seen = new Set<number>()
-      for (let round = 0; round < 20; round++) {
-        // Time passes between the first and the last.
-        const files = [first, ...Array.from({ length: 100 }, () => other), second]
-        const snapshots = files.map(file => new Snapshot(source(file)))
-        takeAll(snapshots)
-        const [a, b] = [snapshots[0]!, snapshots.at(-1)!].map(({ db }) => numberIn(db)) as [number, number]
-        for (const snapshot of snapshots) snapshot.close()
-        assert.include([a, a - 1], b, `the first has ${a}, the second ${b}`)
-        seen.add(a)
-      }
-      assert.isAbove(seen.size, 1)
-      const sources = [first, second].map(file => source(file, `${file}.copy`))
-      yield* Effect.promise(() => copy({ sources, maxLogBytes: 1024 ** 3, bytesLeft: 0 }, () => {}))
-      const [a, b] = sources.map(({ target }) => numberIn(new Database(target, { readonly: true }))) as [number, number]
-      assert.include([a, a - 1], b)
-    })
-  )
+  test.scopedLive("is of one moment, while both are written", function* () {
+    const directory = yield* temporaryDirectory
+    const [first, second, other] = ["a.db", "b.db", "c.db"].map(name => join(directory, name)) as [
+      string,
+      string,
+      string
+    ]
+    for (const file of [first, second, other]) makeDatabase(file).close()
+    yield* Effect.acquireRelease(
+      Effect.async<Worker>(resume => {
+        const thread = writer(first, second)
+        thread.once("message", () => resume(Effect.succeed(thread)))
+      }),
+      thread => Effect.promise(() => thread.terminate())
+    )
+    const source = (file: string, target = "") => ({ format, file, target })
+    const seen = new Set<number>()
+    for (let round = 0; round < 20; round++) {
+      // Time passes between the first and the last.
+      const files = [first, ...Array.from({ length: 100 }, () => other), second]
+      const snapshots = files.map(file => new Snapshot(source(file)))
+      takeAll(snapshots)
+      const [a, b] = [snapshots[0]!, snapshots.at(-1)!].map(({ db }) => numberIn(db)) as [number, number]
+      for (const snapshot of snapshots) snapshot.close()
+      assert.include([a, a - 1], b, `the first has ${a}, the second ${b}`)
+      seen.add(a)
+    }
+    assert.isAbove(seen.size, 1)
+    const sources = [first, second].map(file => source(file, `${file}.copy`))
+    yield* Effect.promise(() => copy({ sources, maxLogBytes: 1024 ** 3, bytesLeft: 0 }, () => {}))
+    const [a, b] = sources.map(({ target }) => numberIn(new Database(target, { readonly: true }))) as [number, number]
+    assert.include([a, a - 1], b)
+  })
 
-  it.scopedLive("fails when the write-ahead log grows too much, or the disk has no room", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const [file, target] = [join(directory, "a.db"), join(directory, "copy")]
-      const db = makeDatabase(file)
-      db.exec("INSERT INTO t SELECT n, zeroblob(20000000) FROM t")
-      db.pragma("wal_checkpoint(TRUNCATE)")
-      const request = { sources: [{ format, file, target }], maxLogBytes: 1_000_000, bytesLeft: 0 }
-      const grow = () => void db.exec("UPDATE t SET filler = randomblob(3000000) WHERE length(filler) < 5000000")
-      const tooLarge = yield* Effect.promise(() => copy(request, grow).then(String, error => error))
-      assert.strictEqual(tooLarge.reason, "LogTooLarge")
-      assert.match(tooLarge.message, /a\.db has grown by \d+ MiB while it was copied; the limit is 1 MiB$/)
-      rmSync(target)
-      const noRoom = yield* Effect.flip(CopyPort.copy({ ...request, bytesLeft: 2 ** 60 }))
-      assert.strictEqual(noRoom.reason, "NoRoom")
-      assert.match(noRoom.message, /^The disk of .* has [\d,]+ MiB left, and the copy needs [\d,]+ MiB$/)
-      assert.isFalse(existsSync(target))
-      db.close()
-    })
-  )
+  test.scopedLive("fails when the write-ahead log grows too much, or the disk has no room", function* () {
+    const directory = yield* temporaryDirectory
+    const [file, target] = [join(directory, "a.db"), join(directory, "copy")]
+    const db = makeDatabase(file)
+    db.exec("INSERT INTO t SELECT n, zeroblob(20000000) FROM t")
+    db.pragma("wal_checkpoint(TRUNCATE)")
+    const request = { sources: [{ format, file, target }], maxLogBytes: 1_000_000, bytesLeft: 0 }
+    const grow = () => void db.exec("UPDATE t SET filler = randomblob(3000000) WHERE length(filler) < 5000000")
+    const tooLarge = yield* Effect.promise(() => copy(request, grow).then(String, error => error))
+    assert.strictEqual(tooLarge.reason, "LogTooLarge")
+    assert.match(tooLarge.message, /a\.db has grown by \d+ MiB while it was copied; the limit is 1 MiB$/)
+    rmSync(target)
+    const noRoom = yield* Effect.flip(CopyPort.copy({ ...request, bytesLeft: 2 ** 60 }))
+    assert.strictEqual(noRoom.reason, "NoRoom")
+    assert.match(noRoom.message, /^The disk of .* has [\d,]+ MiB left, and the copy needs [\d,]+ MiB$/)
+    assert.isFalse(existsSync(target))
+    db.close()
+  })
 })

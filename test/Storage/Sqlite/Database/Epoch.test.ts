@@ -20,6 +20,7 @@ import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { times } from "../../../Scale.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { test } from "../../../Tests.ts"
 import { backUp, epoch, epochIn, eventually, recordIn, setup, using, write } from "../../SqliteFixture.ts"
 
 const setRecordedSeq = (directory: string, seq: number) =>
@@ -30,77 +31,66 @@ const setRecordedSeq = (directory: string, seq: number) =>
 
 describe("the epoch of the log stays", () => {
   for (const writer of ["inline", "thread"] as const) {
-    it.scopedLive(`when the process is killed (${writer})`, () =>
-      Effect.gen(function* () {
-        const { directory, first } = yield* setup
-        const owner = yield* Owner.start(directory, { writer })
-        for (const key of ["x", "y"]) expect(yield* owner.ask({ do: "set", key, value: key })).toHaveProperty("ok")
-        yield* owner.kill("SIGKILL")
-        expect(recordIn(directory)).toContain("lastSeq 0000000000000005")
-        expect(yield* epochIn(directory)).toBe(first)
-      })
-    )
+    test.scopedLive(`when the process is killed (${writer})`, function* () {
+      const { directory, first } = yield* setup
+      const owner = yield* Owner.start(directory, { writer })
+      for (const key of ["x", "y"]) expect(yield* owner.ask({ do: "set", key, value: key })).toHaveProperty("ok")
+      yield* owner.kill("SIGKILL")
+      expect(recordIn(directory)).toContain("lastSeq 0000000000000005")
+      expect(yield* epochIn(directory)).toBe(first)
+    })
   }
 
-  it.scoped("when the process ended between a commit and its record", () =>
-    Effect.gen(function* () {
-      const { directory, first } = yield* setup
-      setRecordedSeq(directory, 2)
-      expect(yield* epochIn(directory)).toBe(first)
-      expect(recordIn(directory)).toContain("lastSeq 0000000000000003")
-    })
-  )
+  test.scoped("when the process ended between a commit and its record", function* () {
+    const { directory, first } = yield* setup
+    setRecordedSeq(directory, 2)
+    expect(yield* epochIn(directory)).toBe(first)
+    expect(recordIn(directory)).toContain("lastSeq 0000000000000003")
+  })
 
-  it.scopedLive("when the database is moved away and back under the running process", () =>
-    Effect.gen(function* () {
-      const { directory, file, first } = yield* setup
-      yield* using(
-        directory,
-        Effect.gen(function* () {
-          renameSync(file, `${file}.away`)
-          expect((yield* Effect.flip(write("lost")))._tag).toBe("StoreUnavailable")
-          renameSync(`${file}.away`, file)
-          yield* eventually(write("d"))
-          expect(yield* epoch).toBe(first)
-        })
-      )
-      expect(yield* epochIn(directory)).toBe(first)
-    })
-  )
+  test.scopedLive("when the database is moved away and back under the running process", function* () {
+    const { directory, file, first } = yield* setup
+    yield* using(
+      directory,
+      Effect.gen(function* () {
+        renameSync(file, `${file}.away`)
+        expect((yield* Effect.flip(write("lost")))._tag).toBe("StoreUnavailable")
+        renameSync(`${file}.away`, file)
+        yield* eventually(write("d"))
+        expect(yield* epoch).toBe(first)
+      })
+    )
+    expect(yield* epochIn(directory)).toBe(first)
+  })
 
-  it.scoped("when the process was killed in a transaction with a rollback journal", () =>
-    Effect.gen(function* () {
-      const { directory, file, first } = yield* setup
-      const db = new Database(file)
-      // So little memory that pages are written before the transaction ends, which leaves a journal to roll back.
-      db.pragma("cache_size = 1")
-      db.pragma("cache_spill = 1")
-      db.exec("BEGIN; CREATE TABLE filler (x)")
-      for (let index = 0; index < 100; index++) db.exec("INSERT INTO filler VALUES (zeroblob(4000))")
-      for (const name of ["kv.db", "kv.db-journal"])
-        copyFileSync(join(directory, name), join(directory, `${name}.copy`))
-      db.exec("ROLLBACK")
-      db.close()
-      const descriptor = openSync(file, "r+")
-      writeSync(descriptor, readFileSync(`${file}.copy`))
-      closeSync(descriptor)
-      renameSync(`${file}-journal.copy`, `${file}-journal`)
-      expect(yield* epochIn(directory)).toBe(first)
-    })
-  )
+  test.scoped("when the process was killed in a transaction with a rollback journal", function* () {
+    const { directory, file, first } = yield* setup
+    const db = new Database(file)
+    // So little memory that pages are written before the transaction ends, which leaves a journal to roll back.
+    db.pragma("cache_size = 1")
+    db.pragma("cache_spill = 1")
+    db.exec("BEGIN; CREATE TABLE filler (x)")
+    for (let index = 0; index < 100; index++) db.exec("INSERT INTO filler VALUES (zeroblob(4000))")
+    for (const name of ["kv.db", "kv.db-journal"]) copyFileSync(join(directory, name), join(directory, `${name}.copy`))
+    db.exec("ROLLBACK")
+    db.close()
+    const descriptor = openSync(file, "r+")
+    writeSync(descriptor, readFileSync(`${file}.copy`))
+    closeSync(descriptor)
+    renameSync(`${file}-journal.copy`, `${file}-journal`)
+    expect(yield* epochIn(directory)).toBe(first)
+  })
 
-  it.scoped("if the page that has it is damaged", () =>
-    Effect.gen(function* () {
-      const { directory, file, first } = yield* setup
-      const db = new Database(file, { readonly: true })
-      const page = db.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'metadata'").pluck().get() as number
-      db.close()
-      const descriptor = openSync(file, "r+")
-      writeSync(descriptor, Buffer.alloc(4096, 0xff), 0, 4096, (page - 1) * 4096)
-      closeSync(descriptor)
-      expect(yield* using(directory, Effect.zipRight(write("d"), epoch))).toBe(first)
-    })
-  )
+  test.scoped("if the page that has it is damaged", function* () {
+    const { directory, file, first } = yield* setup
+    const db = new Database(file, { readonly: true })
+    const page = db.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'metadata'").pluck().get() as number
+    db.close()
+    const descriptor = openSync(file, "r+")
+    writeSync(descriptor, Buffer.alloc(4096, 0xff), 0, 4096, (page - 1) * 4096)
+    closeSync(descriptor)
+    expect(yield* using(directory, Effect.zipRight(write("d"), epoch))).toBe(first)
+  })
 })
 
 /** What is done with a store, one after the other. */

@@ -11,6 +11,7 @@ import { Store } from "../../../../src/Kv/Store.ts"
 import * as Memory from "../../../../src/Storage/Memory.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import * as Owner from "../../../faults/Owner.ts"
+import { test } from "../../../Tests.ts"
 import { backUp, epoch, epochIn, eventually, quiet, recordIn, setup, using, write } from "../../SqliteFixture.ts"
 
 const edit = (directory: string, sql: string) => {
@@ -20,12 +21,10 @@ const edit = (directory: string, sql: string) => {
 }
 
 describe("the epoch of the log is another one", () => {
-  it.effect("for each store in memory", () =>
-    Effect.gen(function* () {
-      const [one, other] = yield* Effect.replicateEffect(Effect.provide(epoch, Layer.fresh(Memory.layer)), 2)
-      expect(one).not.toBe(other)
-    })
-  )
+  test.effect("for each store in memory", function* () {
+    const [one, other] = yield* Effect.replicateEffect(Effect.provide(epoch, Layer.fresh(Memory.layer)), 2)
+    expect(one).not.toBe(other)
+  })
 
   /** What is done to a closed store, or to one whose process was killed. */
   const changes: Readonly<Record<string, (paths: { directory: string; file: string; backup: string }) => void>> = {
@@ -55,17 +54,15 @@ describe("the epoch of the log is another one", () => {
   }
 
   for (const [title, change] of Object.entries(changes)) {
-    it.scoped(`if ${title}, and then it does not change`, () =>
-      Effect.gen(function* () {
-        const { backup, directory, file, first } = yield* setup
-        change({ backup, directory, file })
-        const second = yield* epochIn(directory)
-        expect(second).toMatch(/^[0-9a-f]{16}$/)
-        expect(second).not.toBe(first)
-        expect(yield* using(directory, Effect.zipRight(write("d"), epoch))).toBe(second)
-        expect(yield* epochIn(directory)).toBe(second)
-      })
-    )
+    test.scoped(`if ${title}, and then it does not change`, function* () {
+      const { backup, directory, file, first } = yield* setup
+      change({ backup, directory, file })
+      const second = yield* epochIn(directory)
+      expect(second).toMatch(/^[0-9a-f]{16}$/)
+      expect(second).not.toBe(first)
+      expect(yield* using(directory, Effect.zipRight(write("d"), epoch))).toBe(second)
+      expect(yield* epochIn(directory)).toBe(second)
+    })
   }
 
   it.scopedLive.each([
@@ -86,110 +83,100 @@ describe("the epoch of the log is another one", () => {
     })
   )
 
-  it.scoped("when it is renewed", () =>
-    Effect.gen(function* () {
-      const { directory, first } = yield* setup
-      const second = yield* Sqlite.renewEpoch({ directory })
-      expect(second).not.toBe(first)
-      expect(yield* epochIn(directory)).toBe(second)
-      expect((yield* using(directory, Effect.flip(Sqlite.renewEpoch({ directory })))).message).toContain("is locked")
-      expect(yield* epochIn(directory)).toBe(second)
-    })
-  )
+  test.scoped("when it is renewed", function* () {
+    const { directory, first } = yield* setup
+    const second = yield* Sqlite.renewEpoch({ directory })
+    expect(second).not.toBe(first)
+    expect(yield* epochIn(directory)).toBe(second)
+    expect((yield* using(directory, Effect.flip(Sqlite.renewEpoch({ directory })))).message).toContain("is locked")
+    expect(yield* epochIn(directory)).toBe(second)
+  })
 
   for (const writer of ["inline", "thread"] as const) {
-    it.scopedLive(`when a backup is moved into the place of an open database (${writer})`, () =>
-      Effect.gen(function* () {
-        const { backup, directory, file, first } = yield* setup
-        const second = yield* using(
-          directory,
-          Effect.gen(function* () {
-            const log = yield* ChangeLog
-            const store = yield* Store
-            expect(yield* epoch).toBe(first)
-            renameSync(file, `${file}.old`)
-            renameSync(backup, file)
-            // The open connection reads the old file. A new connection must not read the new file yet.
-            expect(yield* log.read({ after: 0, limit: 10, tenant: "" })).toMatchObject({ epoch: first, lastSeq: 3 })
-            const whole = Effect.scoped(store.listAll({ namespace: "n", prefix: "" }))
-            expect((yield* Effect.flip(whole))._tag).toBe("StoreUnavailable")
-            const { epoch: second, lastSeq } = yield* eventually(whole)
-            expect(second).not.toBe(first)
-            expect(lastSeq).toBe(2)
-            yield* eventually(write("d"))
-            expect(yield* log.read({ after: 0, limit: 10, tenant: "" })).toMatchObject({ epoch: second, lastSeq: 3 })
-            return second
-          }),
-          writer
-        )
-        expect(yield* epochIn(directory)).toBe(second)
-      })
-    )
+    test.scopedLive(`when a backup is moved into the place of an open database (${writer})`, function* () {
+      const { backup, directory, file, first } = yield* setup
+      const second = yield* using(
+        directory,
+        Effect.gen(function* () {
+          const log = yield* ChangeLog
+          const store = yield* Store
+          expect(yield* epoch).toBe(first)
+          renameSync(file, `${file}.old`)
+          renameSync(backup, file)
+          // The open connection reads the old file. A new connection must not read the new file yet.
+          expect(yield* log.read({ after: 0, limit: 10, tenant: "" })).toMatchObject({ epoch: first, lastSeq: 3 })
+          const whole = Effect.scoped(store.listAll({ namespace: "n", prefix: "" }))
+          expect((yield* Effect.flip(whole))._tag).toBe("StoreUnavailable")
+          const { epoch: second, lastSeq } = yield* eventually(whole)
+          expect(second).not.toBe(first)
+          expect(lastSeq).toBe(2)
+          yield* eventually(write("d"))
+          expect(yield* log.read({ after: 0, limit: 10, tenant: "" })).toMatchObject({ epoch: second, lastSeq: 3 })
+          return second
+        }),
+        writer
+      )
+      expect(yield* epochIn(directory)).toBe(second)
+    })
   }
 })
 
 describe("a store whose log needs a new epoch", () => {
-  it.scoped("is refused while no new epoch can be stored", () =>
-    Effect.gen(function* () {
-      const { backup, directory, file, first } = yield* setup
-      copyFileSync(backup, file)
-      edit(directory, "CREATE TRIGGER stop BEFORE INSERT ON metadata BEGIN SELECT RAISE(ABORT, 'stopped'); END")
-      const error = yield* Effect.flip(epochIn(directory))
-      expect(error).toMatchObject({ _tag: "StoreRefused", file })
-      expect(error.message).toContain("needs a new epoch, which cannot be stored (stopped)")
-      edit(directory, "DROP TRIGGER stop")
-      expect(yield* epochIn(directory)).not.toBe(first)
-    })
-  )
+  test.scoped("is refused while no new epoch can be stored", function* () {
+    const { backup, directory, file, first } = yield* setup
+    copyFileSync(backup, file)
+    edit(directory, "CREATE TRIGGER stop BEFORE INSERT ON metadata BEGIN SELECT RAISE(ABORT, 'stopped'); END")
+    const error = yield* Effect.flip(epochIn(directory))
+    expect(error).toMatchObject({ _tag: "StoreRefused", file })
+    expect(error.message).toContain("needs a new epoch, which cannot be stored (stopped)")
+    edit(directory, "DROP TRIGGER stop")
+    expect(yield* epochIn(directory)).not.toBe(first)
+  })
 
-  it.scopedLive("is not read while no new epoch can be stored, if it has replaced an open database", () =>
-    Effect.gen(function* () {
-      const { backup, directory, file, first } = yield* setup
-      yield* using(
-        directory,
-        Effect.gen(function* () {
-          const other = new Database(backup)
-          other.exec("CREATE TRIGGER stop BEFORE INSERT ON metadata BEGIN SELECT RAISE(ABORT, 'stopped'); END")
-          other.close()
-          renameSync(file, `${file}.old`)
-          renameSync(backup, file)
-          for (let attempt = 0; attempt < 3; attempt++) {
-            expect((yield* Effect.flip(write("lost")))._tag).toBe("StoreUnavailable")
-            expect((yield* Effect.flip(epoch))._tag).toBe("StoreUnavailable")
-          }
-          edit(directory, "DROP TRIGGER stop")
-          yield* eventually(write("d"))
-          expect(yield* epoch).not.toBe(first)
-        })
-      )
-    })
-  )
+  test.scopedLive("is not read while no new epoch can be stored, if it has replaced an open database", function* () {
+    const { backup, directory, file, first } = yield* setup
+    yield* using(
+      directory,
+      Effect.gen(function* () {
+        const other = new Database(backup)
+        other.exec("CREATE TRIGGER stop BEFORE INSERT ON metadata BEGIN SELECT RAISE(ABORT, 'stopped'); END")
+        other.close()
+        renameSync(file, `${file}.old`)
+        renameSync(backup, file)
+        for (let attempt = 0; attempt < 3; attempt++) {
+          expect((yield* Effect.flip(write("lost")))._tag).toBe("StoreUnavailable")
+          expect((yield* Effect.flip(epoch))._tag).toBe("StoreUnavailable")
+        }
+        edit(directory, "DROP TRIGGER stop")
+        yield* eventually(write("d"))
+        expect(yield* epoch).not.toBe(first)
+      })
+    )
+  })
 })
 
 describe("a follower of a log that is replaced", () => {
-  it.scopedLive("is notified while it waits, if it knows the old one", () =>
-    Effect.gen(function* () {
-      const { backup, directory, file, first } = yield* setup
-      const feed = ChangeFeed.layer.pipe(
-        Layer.provideMerge(Layer.merge(Sqlite.layer({ directory, writer: "inline" }), DrainingSignal.layer)),
-        Layer.merge(quiet)
-      )
-      yield* Effect.gen(function* () {
-        const { followers, poll } = yield* ChangeFeed.ChangeFeed
-        const query = { after: 3, limit: 10, tenant: "nobody" }
-        const [knowing, other] = [
-          yield* Effect.fork(Effect.flip(poll({ ...query, epoch: first }, Duration.minutes(1)))),
-          yield* Effect.fork(poll({ ...query, tenant: "" }, Duration.minutes(1)))
-        ]
-        yield* Effect.repeat(Effect.zipRight(Effect.sleep("1 millis"), followers), { until: count => count === 2 })
-        renameSync(file, `${file}.old`)
-        renameSync(backup, file)
-        yield* eventually(write("d"))
-        yield* write("e")
-        const second = yield* epoch
-        expect(yield* Fiber.join(knowing)).toMatchObject({ _tag: "LogReplaced", epoch: second })
-        expect(yield* Fiber.join(other)).toMatchObject({ epoch: second })
-      }).pipe(Effect.provide(feed))
-    })
-  )
+  test.scopedLive("is notified while it waits, if it knows the old one", function* () {
+    const { backup, directory, file, first } = yield* setup
+    const feed = ChangeFeed.layer.pipe(
+      Layer.provideMerge(Layer.merge(Sqlite.layer({ directory, writer: "inline" }), DrainingSignal.layer)),
+      Layer.merge(quiet)
+    )
+    yield* Effect.gen(function* () {
+      const { followers, poll } = yield* ChangeFeed.ChangeFeed
+      const query = { after: 3, limit: 10, tenant: "nobody" }
+      const [knowing, other] = [
+        yield* Effect.fork(Effect.flip(poll({ ...query, epoch: first }, Duration.minutes(1)))),
+        yield* Effect.fork(poll({ ...query, tenant: "" }, Duration.minutes(1)))
+      ]
+      yield* Effect.repeat(Effect.zipRight(Effect.sleep("1 millis"), followers), { until: count => count === 2 })
+      renameSync(file, `${file}.old`)
+      renameSync(backup, file)
+      yield* eventually(write("d"))
+      yield* write("e")
+      const second = yield* epoch
+      expect(yield* Fiber.join(knowing)).toMatchObject({ _tag: "LogReplaced", epoch: second })
+      expect(yield* Fiber.join(other)).toMatchObject({ epoch: second })
+    }).pipe(Effect.provide(feed))
+  })
 })
