@@ -4,7 +4,7 @@ import { syncBuiltinESMExports } from "node:module"
 import os from "node:os"
 import { join } from "node:path"
 import { assert, describe, it, layer } from "@effect/vitest"
-import { ConfigProvider, Effect, Option } from "effect"
+import { ConfigProvider, Effect, Function, Option } from "effect"
 import * as Connection from "../../src/CommandLine/Connection.ts"
 import { keys } from "../Harness.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
@@ -16,76 +16,57 @@ layer(setting, { excludeTestServices: true })("a command", it => {
   const test = testsOf(it)
   test.scoped("ends with a code and a message for each problem", function* () {
     const { url } = yield* Setting
-    const silent = yield* proxy(
-      () => url,
-      () => "hang"
-    )
-    const another = yield* proxy(
-      () => url,
-      () => "answer as another"
-    )
-    const between = yield* proxy(
-      () => url,
-      () => "bad gateway"
-    )
-    const cases: ReadonlyArray<readonly [ReadonlyArray<string>, Record<string, string>, number, RegExp]> = [
-      [["kv", "get", "n", "k"], { CAUSEWAY_TOKEN: "wrong" }, 5, /refuses the credential.*\n.*CAUSEWAY_TOKEN/],
+    const fates = ["hang", "answer as another", "bad gateway"] as const
+    const proxies = yield* Effect.forEach(fates, fate => proxy(Function.constant(url), Function.constant(fate)))
+    const [silent, another, between] = proxies as [string, string, string]
+    const cases: ReadonlyArray<readonly [string, Record<string, string>, number, RegExp]> = [
+      ["kv get n k", { CAUSEWAY_TOKEN: "wrong" }, 5, /refuses the credential.*\n.*CAUSEWAY_TOKEN/],
+      ["kv set n k 1", { CAUSEWAY_TOKEN: "key-that-reads" }, 5, /\n.*a key that writes|\n.*CAUSEWAY_TOKEN/],
+      ["kv get n k", { CAUSEWAY_URL: "http://127.0.0.1:9" }, 6, /cannot be reached.*\n.*causeway dev/],
       [
-        ["kv", "set", "n", "k", "1"],
-        { CAUSEWAY_TOKEN: "key-that-reads" },
-        5,
-        /\n.*a key that writes|\n.*CAUSEWAY_TOKEN/
-      ],
-      [["kv", "get", "n", "k"], { CAUSEWAY_URL: "http://127.0.0.1:9" }, 6, /cannot be reached.*\n.*causeway dev/],
-      [
-        ["kv", "get", "n", "k", "--timeout", "1"],
+        "kv get n k --timeout 1",
         { CAUSEWAY_URL: silent },
         6,
         /no answer within 1000 ms\n--timeout allows more time\.\n$/
       ],
-      [["kv", "get", "n", "k"], { CAUSEWAY_URL: "nowhere" }, 2, /CAUSEWAY_URL: "nowhere" is not an address/],
-      [["kv", "get", "n", "k", "--url", "https://me:sesame@host:99999"], {}, 2, /^--url: it is not an address\n/],
-      [["kv", "get", "n", "k"], { CAUSEWAY_URL: "http://h/?token=sesame" }, 2, /^CAUSEWAY_URL: it is not an http/],
-      [["kv", "get", "n", "k"], { CAUSEWAY_URL: between }, 6, /502.*\nTry again later\.\n$/],
+      ["kv get n k", { CAUSEWAY_URL: "nowhere" }, 2, /CAUSEWAY_URL: "nowhere" is not an address/],
+      ["kv get n k --url https://me:sesame@host:99999", {}, 2, /^--url: it is not an address\n/],
+      ["kv get n k", { CAUSEWAY_URL: "http://h/?token=sesame" }, 2, /^CAUSEWAY_URL: it is not an http/],
+      ["kv get n k", { CAUSEWAY_URL: between }, 6, /502.*\nTry again later\.\n$/],
+      ["kv delete n --prefix k --yes", { CAUSEWAY_URL: between }, 6, /\n.*deletes the remaining entries\.\n$/],
       [
-        ["kv", "delete", "n", "--prefix", "k", "--yes"],
-        { CAUSEWAY_URL: between },
-        6,
-        /\n.*deletes the remaining entries\.\n$/
-      ],
-      [
-        ["kv", "set", "n", "proxied", "1", "--idempotency-key", "mine"],
+        "kv set n proxied 1 --idempotency-key mine",
         { CAUSEWAY_URL: between },
         6,
         /\n.*may or may not have been applied.*--idempotency-key mine/
       ],
-      [["kv", "get", "n"], {}, 2, /Missing argument <key>\ncauseway kv get --help/],
-      [["kv", "list", "n", "--limit", "x"], {}, 2, /^--limit: 'x' is not a whole number\n/],
-      [["import", "--existing", "keep"], {}, 2, /^--existing takes replace, skip\n/],
-      [["kv", "get", "n", "k", "--url"], {}, 2, /^--url takes a value\n/],
-      [["kv", "get", "n", "--url", "http://a", "k", "--url", "http://b"], {}, 2, /^--url is given twice/],
-      [["kv", "lst"], {}, 2, /^causeway kv does not take "lst"\nDid you mean causeway kv list\?/],
-      [["kv", "get", "n", "k", "--jsn"], {}, 2, /Did you mean causeway kv get --json\?/],
-      [["kv", "set", "n", "k", "1", "--if-version", "-1"], {}, 2, /^--if-version must be 0 or more\n/],
-      [["kv", "delete", "n", "k", "--if-version", "-1"], {}, 2, /^--if-version must be 1 or more\n/],
-      [["kv", "delete", "n", "k", "--if-version", "0"], {}, 2, /^--if-version must be 1 or more\n/],
-      [["export", "n", "--output", "/nowhere/x", "--retry-for", "-1"], {}, 2, /^--retry-for must be 0 or more/],
-      [["export", "n", "--output", "/nowhere/x"], {}, 1, /x cannot be written: ENOENT/],
-      [["serve", "--port", "9"], {}, 2, /\nIt is configured by variables, such as PORT=9000; causeway serve --help/],
-      [["dev", "--port", "9"], {}, 2, /\nIt is configured by variables/],
-      [["kv", "set", "n", "-x", "1"], {}, 2, /"-x"\nAfter -- arguments may start with -\./],
-      [["-v"], {}, 2, /Did you mean causeway --version\?/],
-      [["--completions", "tcsh"], {}, 2, /^--completions takes bash, zsh, fish\n/],
-      [["kv", "get", "n", "."], {}, 2, /^key must not be "\."/],
-      [["kv", "get", "n", "k".repeat(2000)], {}, 2, /^key /],
-      [["kv", "set", "n", "k", "1", "--actor", "a".repeat(2000)], {}, 2, /^actor /],
-      [["openapi", "--from-service"], { CAUSEWAY_URL: another }, 1, /not an OpenAPI document\nIs this the address/],
-      [["kv", "get", "n", "k"], { CAUSEWAY_URL: `${url}/elsewhere` }, 1, /\nIs this the address of a Causeway service/]
+      ["kv get n", {}, 2, /Missing argument <key>\ncauseway kv get --help/],
+      ["kv list n --limit x", {}, 2, /^--limit: 'x' is not a whole number\n/],
+      ["import --existing keep", {}, 2, /^--existing takes replace, skip\n/],
+      ["kv get n k --url", {}, 2, /^--url takes a value\n/],
+      ["kv get n --url http://a k --url http://b", {}, 2, /^--url is given twice/],
+      ["kv lst", {}, 2, /^causeway kv does not take "lst"\nDid you mean causeway kv list\?/],
+      ["kv get n k --jsn", {}, 2, /Did you mean causeway kv get --json\?/],
+      ["kv set n k 1 --if-version -1", {}, 2, /^--if-version must be 0 or more\n/],
+      ["kv delete n k --if-version -1", {}, 2, /^--if-version must be 1 or more\n/],
+      ["kv delete n k --if-version 0", {}, 2, /^--if-version must be 1 or more\n/],
+      ["export n --output /nowhere/x --retry-for -1", {}, 2, /^--retry-for must be 0 or more/],
+      ["export n --output /nowhere/x", {}, 1, /x cannot be written: ENOENT/],
+      ["serve --port 9", {}, 2, /\nIt is configured by variables, such as PORT=9000; causeway serve --help/],
+      ["dev --port 9", {}, 2, /\nIt is configured by variables/],
+      ["kv set n -x 1", {}, 2, /"-x"\nAfter -- arguments may start with -\./],
+      ["-v", {}, 2, /Did you mean causeway --version\?/],
+      ["--completions tcsh", {}, 2, /^--completions takes bash, zsh, fish\n/],
+      ["kv get n .", {}, 2, /^key must not be "\."/],
+      [`kv get n ${"k".repeat(2000)}`, {}, 2, /^key /],
+      [`kv set n k 1 --actor ${"a".repeat(2000)}`, {}, 2, /^actor /],
+      ["openapi --from-service", { CAUSEWAY_URL: another }, 1, /not an OpenAPI document\nIs this the address/],
+      ["kv get n k", { CAUSEWAY_URL: `${url}/elsewhere` }, 1, /\nIs this the address of a Causeway service/]
     ]
     yield* Effect.forEach(
       cases,
       ([args, env, code, message]) =>
-        Effect.map(call(args, env), ended => {
+        Effect.map(call(args.split(" "), env), ended => {
           assert.strictEqual(ended.code, code, JSON.stringify([args, ended]))
           assert.strictEqual(ended.stdout, "")
           assert.match(ended.stderr, message)

@@ -53,23 +53,23 @@ const silent = (onRemoved: () => void): Turn =>
 
 describe("a backup over HTTP", () => {
   test.effect(
-    "names the alternative if a store has no backups, and the reason if a backup is impossible now",
+    "names the alternative if a store has none, and the reason if one is impossible now, also for HEAD",
     function* () {
+      const none = "The store is in memory and has no backup; causeway export copies its entries"
       const memory = yield* Effect.provide(Store, Memory.layer)
-      expect(yield* refused(memory.backup)).toMatchObject({
-        status: 501,
-        error: "The store is in memory and has no backup; causeway export copies its entries"
-      })
-      const full = new BackupRefused({ cause: "NoRoom", message: "The disk is full" })
-      expect(yield* refused(full)).toMatchObject({ status: 507, error: "The disk is full" })
-      expect(yield* refused(new StoreBusy({ retryAfterSeconds: 10 }))).toMatchObject({
-        status: 503,
-        headers: { "retry-after": "10" }
-      })
-      expect(yield* refused(new StoreUnavailable({ reason: "secret" }))).toMatchObject({
-        status: 503,
-        error: "Store unavailable"
-      })
+      for (const [turn, expected] of [
+        [memory.backup, { status: 501, error: none }],
+        [
+          new BackupRefused({ cause: "NoRoom", message: "The disk is full" }),
+          { status: 507, error: "The disk is full" }
+        ],
+        [new StoreBusy({ retryAfterSeconds: 10 }), { status: 503, headers: { "retry-after": "10" } }],
+        [new StoreUnavailable({ reason: "secret" }), { status: 503, error: "Store unavailable" }]
+      ] as const) {
+        const answered = yield* refused(turn)
+        expect(answered).toMatchObject(expected)
+        expect(yield* refused(turn, { ...incoming, method: "HEAD" })).toEqual(answered)
+      }
     }
   )
 
@@ -91,18 +91,6 @@ describe("a backup over HTTP", () => {
     }
     expect(yield* answer(uncopied, head)).toMatchObject({ status: 200, body: undefined })
     expect(turns).toBe(0)
-  })
-
-  test.effect("is refused for HEAD as for GET", function* () {
-    const memory = yield* Effect.provide(Store, Memory.layer)
-    for (const turn of [
-      memory.backup,
-      new BackupRefused({ cause: "NoRoom", message: "The disk is full" }),
-      new StoreBusy({ retryAfterSeconds: 10 }),
-      new StoreUnavailable({ reason: "secret" })
-    ]) {
-      expect(yield* refused(turn, { ...incoming, method: "HEAD" })).toEqual(yield* refused(turn))
-    }
   })
 
   test.effect("is aborted if the client takes too long, and then removed", function* () {
