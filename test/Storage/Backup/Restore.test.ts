@@ -59,11 +59,12 @@ describe("a restore", () => {
       const other = join(place, "other")
       yield* makeSessions(directory, "tenant/one")
       yield* backUp(directory, other)
-      const changed = (name: string, change: (backup: string) => void): string => {
+      /** The good backup under another name, with one of its files changed. */
+      const changed = (name: string, file: string, change: (file: string) => void): string => {
         const backup = join(place, name)
         mkdirSync(backup)
-        for (const file of readdirSync(good)) copyFileSync(join(good, file), join(backup, file))
-        change(backup)
+        for (const each of readdirSync(good)) copyFileSync(join(good, each), join(backup, each))
+        change(join(backup, file))
         return backup
       }
       const file = (name: string, change: (file: string) => void): string => {
@@ -76,22 +77,19 @@ describe("a restore", () => {
         [join(place, "nowhere"), /nowhere does not exist$/],
         [file("empty.db", path => truncateSync(path, 0)), /^kv\.db is damaged: it is empty$/],
         [
-          changed("large", backup => appendFileSync(join(backup, "backup.json"), " ".repeat(100_000))),
+          changed("large", "backup.json", path => appendFileSync(path, " ".repeat(100_000))),
           /is damaged, or of a newer/
         ],
-        [changed("nothing", backup => rmSync(join(backup, "backup.json"))), /is not a backup: it has no backup\.json$/],
-        [changed("garbled", backup => appendFileSync(join(backup, "backup.json"), "}")), /is damaged, or of a newer/],
-        [changed("missing", backup => rmSync(join(backup, "sessions.db"))), /sessions\.db is missing/],
+        [changed("nothing", "backup.json", path => rmSync(path)), /is not a backup: it has no backup\.json$/],
+        [changed("garbled", "backup.json", path => appendFileSync(path, "}")), /is damaged, or of a newer/],
+        [changed("missing", "sessions.db", path => rmSync(path)), /sessions\.db is missing/],
+        [changed("short", "kv.db", path => truncateSync(path, 4096)), /has 4096 bytes, and backup\.json says/],
         [
-          changed("short", backup => truncateSync(join(backup, "kv.db"), 4096)),
-          /has 4096 bytes, and backup\.json says/
-        ],
-        [
-          changed("bits", backup => writeSync(openSync(join(backup, "kv.db"), "r+"), "x", 5000)),
+          changed("bits", "kv.db", path => writeSync(openSync(path, "r+"), "x", 5000)),
           /kv\.db is damaged, or not of this backup/
         ],
         [
-          changed("mixed", backup => copyFileSync(join(other, "sessions.db"), join(backup, "sessions.db"))),
+          changed("mixed", "sessions.db", path => copyFileSync(join(other, "sessions.db"), path)),
           /sessions\.db is damaged, or not of this backup/
         ],
         [file("half.db", path => truncateSync(path, 3 * 4096)), /kv\.db is damaged/],

@@ -28,7 +28,18 @@ import * as Owner from "../../../faults/Owner.ts"
 import { times } from "../../../Scale.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import { test } from "../../../Tests.ts"
-import { backUp, epoch, epochIn, eventually, quiet, recordIn, setup, using, write } from "../../SqliteFixture.ts"
+import {
+  backUp,
+  during,
+  epoch,
+  epochIn,
+  eventually,
+  quiet,
+  recordIn,
+  setup,
+  using,
+  write
+} from "../../SqliteFixture.ts"
 
 const setRecordedSeq = (directory: string, seq: number) =>
   writeFileSync(
@@ -57,16 +68,13 @@ describe("the epoch of the log stays", () => {
 
   test.scopedLive("when the database is moved away and back under the running process", function* () {
     const { directory, file, first } = yield* setup
-    yield* using(
-      directory,
-      Effect.gen(function* () {
-        renameSync(file, `${file}.away`)
-        expect((yield* Effect.flip(write("lost")))._tag).toBe("StoreUnavailable")
-        renameSync(`${file}.away`, file)
-        yield* eventually(write("d"))
-        expect(yield* epoch).toBe(first)
-      })
-    )
+    yield* during(directory, function* () {
+      renameSync(file, `${file}.away`)
+      expect((yield* Effect.flip(write("lost")))._tag).toBe("StoreUnavailable")
+      renameSync(`${file}.away`, file)
+      yield* eventually(write("d"))
+      expect(yield* epoch).toBe(first)
+    })
     expect(yield* epochIn(directory)).toBe(first)
   })
 
@@ -128,20 +136,17 @@ describe("positions of one epoch", () => {
                 const known = new Map<string, string | null>()
                 let count = 0
                 const visit = (step: Step) =>
-                  using(
-                    directory,
-                    Effect.gen(function* () {
-                      if (step === "write") yield* write(`k${count++}`)
-                      if (step === "backUp") yield* backUp(directory, backup)
-                      const log = yield* ChangeLog
-                      const page = yield* log.read({ after: 0, limit: 1000, tenant: "" })
-                      for (const { key, seq } of page.changes.map(decode)) {
-                        const position = `${page.epoch} ${seq}`
-                        if (known.has(position)) expect(known.get(position)).toBe(key)
-                        known.set(position, key)
-                      }
-                    })
-                  )
+                  during(directory, function* () {
+                    if (step === "write") yield* write(`k${count++}`)
+                    if (step === "backUp") yield* backUp(directory, backup)
+                    const log = yield* ChangeLog
+                    const page = yield* log.read({ after: 0, limit: 1000, tenant: "" })
+                    for (const { key, seq } of page.changes.map(decode)) {
+                      const position = `${page.epoch} ${seq}`
+                      if (known.has(position)) expect(known.get(position)).toBe(key)
+                      known.set(position, key)
+                    }
+                  })
                 yield* visit("write")
                 for (const step of all) {
                   if (step === "copyBack" && existsSync(backup)) copyFileSync(backup, file)
@@ -245,9 +250,9 @@ describe("the epoch of the log is another one", () => {
   for (const writer of ["inline", "thread"] as const) {
     test.scopedLive(`when a backup is moved into the place of an open database (${writer})`, function* () {
       const { backup, directory, file, first } = yield* setup
-      const second = yield* using(
+      const second = yield* during(
         directory,
-        Effect.gen(function* () {
+        function* () {
           const log = yield* ChangeLog
           const store = yield* Store
           expect(yield* epoch).toBe(first)
@@ -263,7 +268,7 @@ describe("the epoch of the log is another one", () => {
           yield* eventually(write("d"))
           expect(yield* log.read({ after: 0, limit: 10, tenant: "" })).toMatchObject({ epoch: second, lastSeq: 3 })
           return second
-        }),
+        },
         writer
       )
       expect(yield* epochIn(directory)).toBe(second)
@@ -285,23 +290,20 @@ describe("a store whose log needs a new epoch", () => {
 
   test.scopedLive("is not read while no new epoch can be stored, if it has replaced an open database", function* () {
     const { backup, directory, file, first } = yield* setup
-    yield* using(
-      directory,
-      Effect.gen(function* () {
-        const other = new Database(backup)
-        other.exec("CREATE TRIGGER stop BEFORE INSERT ON metadata BEGIN SELECT RAISE(ABORT, 'stopped'); END")
-        other.close()
-        renameSync(file, `${file}.old`)
-        renameSync(backup, file)
-        for (let attempt = 0; attempt < 3; attempt++) {
-          expect((yield* Effect.flip(write("lost")))._tag).toBe("StoreUnavailable")
-          expect((yield* Effect.flip(epoch))._tag).toBe("StoreUnavailable")
-        }
-        edit(directory, "DROP TRIGGER stop")
-        yield* eventually(write("d"))
-        expect(yield* epoch).not.toBe(first)
-      })
-    )
+    yield* during(directory, function* () {
+      const other = new Database(backup)
+      other.exec("CREATE TRIGGER stop BEFORE INSERT ON metadata BEGIN SELECT RAISE(ABORT, 'stopped'); END")
+      other.close()
+      renameSync(file, `${file}.old`)
+      renameSync(backup, file)
+      for (let attempt = 0; attempt < 3; attempt++) {
+        expect((yield* Effect.flip(write("lost")))._tag).toBe("StoreUnavailable")
+        expect((yield* Effect.flip(epoch))._tag).toBe("StoreUnavailable")
+      }
+      edit(directory, "DROP TRIGGER stop")
+      yield* eventually(write("d"))
+      expect(yield* epoch).not.toBe(first)
+    })
   })
 })
 

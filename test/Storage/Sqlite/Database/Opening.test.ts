@@ -26,7 +26,7 @@ import * as Owner from "../../../faults/Owner.ts"
 import { get, lastSeq, put, remove } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import { test } from "../../../Tests.ts"
-import { refusal, using } from "../../SqliteFixture.ts"
+import { during, refusal, using } from "../../SqliteFixture.ts"
 
 const { applicationId } = format
 const schemaVersion = format.migrations.length
@@ -64,13 +64,10 @@ describe("opening", () => {
     const directory = join(yield* temporaryDirectory, "deep", "down")
     yield* using(directory, Effect.zipRight(put("n", "a", { x: 1 }), put("n", "b", 2)))
     expect(readdirSync(directory).sort()).toEqual(["kv.db", "kv.epoch", "kv.lock"])
-    yield* using(
-      directory,
-      Effect.gen(function* () {
-        expect(Option.getOrThrow(yield* get("n", "a"))).toMatchObject({ value: '{"x":1}', version: 1 })
-        yield* remove("n", "b")
-      })
-    )
+    yield* during(directory, function* () {
+      expect(Option.getOrThrow(yield* get("n", "a"))).toMatchObject({ value: '{"x":1}', version: 1 })
+      yield* remove("n", "b")
+    })
     const committed = yield* using(directory, put("n", "b", 3))
     expect(committed).toMatchObject({ lastSeq: 4, results: [{ entry: { version: 3 } }] })
   })

@@ -13,7 +13,7 @@ import * as Owner from "../../../../faults/Owner.ts"
 import { get, lastSeq, put } from "../../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../../TemporaryDirectory.ts"
 import { test } from "../../../../Tests.ts"
-import { refusal, using } from "../../../SqliteFixture.ts"
+import { during, refusal, using } from "../../../SqliteFixture.ts"
 
 describe("the lock", () => {
   test.scoped("excludes a second store of this process, by any path, until the first is closed", function* () {
@@ -23,19 +23,16 @@ describe("the lock", () => {
       Effect.sync(() => symlinkSync(directory, link)),
       () => Effect.sync(() => rmSync(link))
     )
-    yield* using(
-      directory,
-      Effect.gen(function* () {
-        yield* put("n", "a", 1)
-        for (const path of [directory, link]) {
-          const refused = yield* refusal(path)
-          expect(refused?.message).toMatch(/kv\.lock is locked: another process has this store open/)
-          // What the program that it ends prints: a sentence, and no stack.
-          expect(Cause.pretty(Cause.fail(refused))).toBe(`StoreRefused: ${refused?.message}`)
-        }
-        yield* put("n", "a", 2)
-      })
-    )
+    yield* during(directory, function* () {
+      yield* put("n", "a", 1)
+      for (const path of [directory, link]) {
+        const refused = yield* refusal(path)
+        expect(refused?.message).toMatch(/kv\.lock is locked: another process has this store open/)
+        // What the program that it ends prints: a sentence, and no stack.
+        expect(Cause.pretty(Cause.fail(refused))).toBe(`StoreRefused: ${refused?.message}`)
+      }
+      yield* put("n", "a", 2)
+    })
     expect(yield* using(directory, lastSeq)).toBe(2)
   })
 
@@ -66,14 +63,11 @@ describe("a database that is a symbolic link", () => {
       [first, second, real],
       [real, first, second]
     ] as const) {
-      yield* using(
-        owner,
-        Effect.gen(function* () {
-          yield* put("n", "a", 2)
-          for (const other of others) expect((yield* refusal(other))?.message).toMatch(/kv\.lock is locked/)
-          yield* put("n", "a", 3)
-        })
-      )
+      yield* during(owner, function* () {
+        yield* put("n", "a", 2)
+        for (const other of others) expect((yield* refusal(other))?.message).toMatch(/kv\.lock is locked/)
+        yield* put("n", "a", 3)
+      })
     }
     expect(yield* using(second, lastSeq)).toBe(5)
     expect(readdirSync(first)).toEqual(["kv.db"])
