@@ -5,6 +5,7 @@ import * as Memory from "../../src/Storage/Memory.ts"
 import * as SocketFixture from "../Gateway/Socket/Fixture.ts"
 import { keys } from "../Harness.ts"
 import { quickEdge } from "../Http/Edge/EdgeTransport.ts"
+import { test } from "../Tests.ts"
 
 const quiet = Logger.remove(Logger.defaultLogger)
 
@@ -17,105 +18,93 @@ const connected = (options: Partial<Client.ClientOptions> = {}) =>
 const namespace = "tenant:acme/settings"
 
 describe("the client for Effect", () => {
-  it.scoped("has options in place of absent entries, and streams of pages", () =>
-    Effect.gen(function* () {
-      const client = yield* connected()
-      expect(yield* client.get(namespace, "a/b")).toEqual(Option.none())
-      const entry = yield* client.set(namespace, "a/b", { dark: true }, { actor: "anna", ifVersion: 0 })
-      expect(yield* client.get(namespace, "a/b")).toEqual(Option.some(entry))
-      const { items } = yield* client.getMany([entry, { namespace, key: "absent" }])
-      expect(items).toEqual([Option.some(entry), Option.none()])
-      const { items: known } = yield* client.getManyKeys([entry, { namespace, key: "absent" }])
-      const { value: _, ...rest } = entry
-      expect(known).toEqual([Option.some(rest), Option.none()])
-      yield* client.set(namespace, "x", 1)
-      const pages = yield* Stream.runCollect(client.list(namespace, { limit: 1 }))
-      expect(Chunk.toReadonlyArray(pages).map(({ items }) => items.map(({ key }) => key))).toEqual([["a/b"], ["x"]])
-      const [owners] = yield* Stream.runCollect(client.tenants())
-      expect(owners?.tenants).toEqual([{ tenant: "acme", namespaces: 1, entries: 2 }])
-    })
-  )
+  test.scoped("has options in place of absent entries, and streams of pages", function* () {
+    const client = yield* connected()
+    expect(yield* client.get(namespace, "a/b")).toEqual(Option.none())
+    const entry = yield* client.set(namespace, "a/b", { dark: true }, { actor: "anna", ifVersion: 0 })
+    expect(yield* client.get(namespace, "a/b")).toEqual(Option.some(entry))
+    const { items } = yield* client.getMany([entry, { namespace, key: "absent" }])
+    expect(items).toEqual([Option.some(entry), Option.none()])
+    const { items: known } = yield* client.getManyKeys([entry, { namespace, key: "absent" }])
+    const { value: _, ...rest } = entry
+    expect(known).toEqual([Option.some(rest), Option.none()])
+    yield* client.set(namespace, "x", 1)
+    const pages = yield* Stream.runCollect(client.list(namespace, { limit: 1 }))
+    expect(Chunk.toReadonlyArray(pages).map(({ items }) => items.map(({ key }) => key))).toEqual([["a/b"], ["x"]])
+    const [owners] = yield* Stream.runCollect(client.tenants())
+    expect(owners?.tenants).toEqual([{ tenant: "acme", namespaces: 1, entries: 2 }])
+  })
 
-  it.scoped("fails with errors that have their data", () =>
-    Effect.gen(function* () {
-      const client = yield* connected()
-      yield* client.set(namespace, "k", 1)
-      const refused = yield* Effect.either(client.set(namespace, "k", 2, { ifVersion: 7 }))
-      expect(Either.getLeft(refused)).toEqual(Option.some(expect.any(Client.PreconditionFailed)))
-      const version = yield* client
-        .set(namespace, "k", 2, { ifVersion: 7 })
-        .pipe(Effect.catchTag("PreconditionFailed", error => Effect.succeed({ version: error.currentVersion })))
-      expect(version).toEqual({ version: 1 })
-      const malformed = yield* Effect.flip(client.set(namespace, "k", 2, { ttlMs: -1 }))
-      expect(malformed).toMatchObject({ _tag: "BadRequest", status: 400, requestId: expect.any(String) })
-      expect(malformed.message).toContain("ttlMs")
-      const unknown = yield* Effect.flip(Stream.runDrain(client.list("..")))
-      expect(unknown).toBeInstanceOf(Client.BadRequest)
-      const unsendable = yield* Effect.flip(client.set(namespace, "k", 1n))
-      expect(unsendable).toBeInstanceOf(Client.BadRequest)
-    })
-  )
+  test.scoped("fails with errors that have their data", function* () {
+    const client = yield* connected()
+    yield* client.set(namespace, "k", 1)
+    const refused = yield* Effect.either(client.set(namespace, "k", 2, { ifVersion: 7 }))
+    expect(Either.getLeft(refused)).toEqual(Option.some(expect.any(Client.PreconditionFailed)))
+    const version = yield* client
+      .set(namespace, "k", 2, { ifVersion: 7 })
+      .pipe(Effect.catchTag("PreconditionFailed", error => Effect.succeed({ version: error.currentVersion })))
+    expect(version).toEqual({ version: 1 })
+    const malformed = yield* Effect.flip(client.set(namespace, "k", 2, { ttlMs: -1 }))
+    expect(malformed).toMatchObject({ _tag: "BadRequest", status: 400, requestId: expect.any(String) })
+    expect(malformed.message).toContain("ttlMs")
+    const unknown = yield* Effect.flip(Stream.runDrain(client.list("..")))
+    expect(unknown).toBeInstanceOf(Client.BadRequest)
+    const unsendable = yield* Effect.flip(client.set(namespace, "k", 1n))
+    expect(unsendable).toBeInstanceOf(Client.BadRequest)
+  })
 
-  it.scoped("runs the effect of the token at each try, with what it needs", () =>
-    Effect.gen(function* () {
-      const tokens = ["wrong", keys.write]
-      const token = Effect.map(
-        Effect.sync(() => tokens.shift()!),
-        Redacted.make
-      )
-      const client = yield* connected({ token })
-      expect(yield* Effect.flip(client.get("n", "k"))).toBeInstanceOf(Client.Unauthorized)
-      expect(yield* client.get("n", "k")).toEqual(Option.none())
-      const without = yield* connected({ token: Effect.fail("no session") as Effect.Effect<never> })
-      expect(yield* Effect.flip(without.get("n", "k"))).toBeInstanceOf(Client.TokenUnavailable)
-    })
-  )
+  test.scoped("runs the effect of the token at each try, with what it needs", function* () {
+    const tokens = ["wrong", keys.write]
+    const token = Effect.map(
+      Effect.sync(() => tokens.shift()!),
+      Redacted.make
+    )
+    const client = yield* connected({ token })
+    expect(yield* Effect.flip(client.get("n", "k"))).toBeInstanceOf(Client.Unauthorized)
+    expect(yield* client.get("n", "k")).toEqual(Option.none())
+    const without = yield* connected({ token: Effect.fail("no session") as Effect.Effect<never> })
+    expect(yield* Effect.flip(without.get("n", "k"))).toBeInstanceOf(Client.TokenUnavailable)
+  })
 
-  it.scoped("ends a call after its time limit, by the test's clock", () =>
-    Effect.gen(function* () {
-      const asked = yield* Deferred.make<void>()
-      const token = Effect.zipRight(Deferred.succeed(asked, undefined), Effect.never)
-      const client = yield* connected({ token, timeout: "5 seconds" })
-      const call = yield* Effect.fork(Effect.flip(client.get("n", "k")))
-      yield* Deferred.await(asked)
-      yield* TestClock.adjust("5 seconds")
-      expect(yield* Fiber.join(call)).toMatchObject({ _tag: "ConnectionFailed", isTimeout: true })
-    })
-  )
+  test.scoped("ends a call after its time limit, by the test's clock", function* () {
+    const asked = yield* Deferred.make<void>()
+    const token = Effect.zipRight(Deferred.succeed(asked, undefined), Effect.never)
+    const client = yield* connected({ token, timeout: "5 seconds" })
+    const call = yield* Effect.fork(Effect.flip(client.get("n", "k")))
+    yield* Deferred.await(asked)
+    yield* TestClock.adjust("5 seconds")
+    expect(yield* Fiber.join(call)).toMatchObject({ _tag: "ConnectionFailed", isTimeout: true })
+  })
 
-  it.scoped("follows as a stream, which ends when it is interrupted", () =>
-    Effect.gen(function* () {
-      const client = yield* connected()
-      yield* client.set(namespace, "k", 1)
-      const live = yield* Deferred.make<void>()
-      const seen: Array<string> = []
-      const options = {
-        namespace,
-        onStatus: () => {
-          Deferred.unsafeDone(live, Effect.void)
-        }
+  test.scoped("follows as a stream, which ends when it is interrupted", function* () {
+    const client = yield* connected()
+    yield* client.set(namespace, "k", 1)
+    const live = yield* Deferred.make<void>()
+    const seen: Array<string> = []
+    const options = {
+      namespace,
+      onStatus: () => {
+        Deferred.unsafeDone(live, Effect.void)
       }
-      const follower = yield* Effect.fork(
-        Stream.runForEach(client.follow(options), event => Effect.sync(() => seen.push(event.type)))
-      )
-      yield* Deferred.await(live)
-      expect(seen).toEqual(["entry", "synced"])
-      yield* client.set(namespace, "k", 2)
-      const changes = yield* Stream.runCollect(Stream.take(client.follow({ after: 1, tenant: "acme" }), 1))
-      expect(Chunk.toReadonlyArray(changes)).toMatchObject([{ type: "change", change: { seq: 2, value: 2 } }])
-      yield* Fiber.interrupt(follower)
-      expect(seen.slice(0, 2)).toEqual(["entry", "synced"])
-    })
-  )
+    }
+    const follower = yield* Effect.fork(
+      Stream.runForEach(client.follow(options), event => Effect.sync(() => seen.push(event.type)))
+    )
+    yield* Deferred.await(live)
+    expect(seen).toEqual(["entry", "synced"])
+    yield* client.set(namespace, "k", 2)
+    const changes = yield* Stream.runCollect(Stream.take(client.follow({ after: 1, tenant: "acme" }), 1))
+    expect(Chunk.toReadonlyArray(changes)).toMatchObject([{ type: "change", change: { seq: 2, value: 2 } }])
+    yield* Fiber.interrupt(follower)
+    expect(seen.slice(0, 2)).toEqual(["entry", "synced"])
+  })
 
-  it.scoped("is a service of a program", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Effect.provide(quickEdge.serve(Memory.layer), quiet)
-      const program = Effect.flatMap(Client.Client, client => client.set("n", "k", 1))
-      const entry = yield* Effect.provide(program, Client.layer({ baseUrl: url, token: keys.write }))
-      expect(entry).toMatchObject({ version: 1 })
-    })
-  )
+  test.scoped("is a service of a program", function* () {
+    const { url } = yield* Effect.provide(quickEdge.serve(Memory.layer), quiet)
+    const program = Effect.flatMap(Client.Client, client => client.set("n", "k", 1))
+    const entry = yield* Effect.provide(program, Client.layer({ baseUrl: url, token: keys.write }))
+    expect(entry).toMatchObject({ version: 1 })
+  })
 })
 
 /** The client of a gateway with a simulated platform. */
@@ -126,24 +115,22 @@ const sessionsOf = Effect.gen(function* () {
 }).pipe(Effect.provide(quiet))
 
 describe("the client of sessions for Effect", () => {
-  it.scopedLive("fails with errors that have their data, and ends with its scope", () =>
-    Effect.gen(function* () {
-      const sessions = yield* sessionsOf
-      const refused = yield* Effect.flip(sessions.get("none"))
-      expect(refused).toMatchObject({ _tag: "RequestRefused", code: "not_found", retryable: false })
-      const code = yield* sessions.readFile("none", "a.md").pipe(
-        Effect.as("read"),
-        Effect.catchTag("RequestRefused", error => Effect.succeed(error.code))
-      )
-      expect(code).toBe("not_found")
-      const { id } = yield* sessions.create("echo")
-      const { start } = yield* Effect.provide(SocketFixture.make(), quiet)
-      const { port } = yield* Effect.provide(start, quiet)
-      const ended = yield* Effect.scoped(Client.makeSessions({ baseUrl: `http://127.0.0.1:${port}` }))
-      expect(yield* Effect.flip(ended.get(id))).toMatchObject({ _tag: "ConnectionClosed", code: 1000 })
-      expect(yield* Effect.flip(Stream.runDrain(ended.subscribe(id)))).toBeInstanceOf(Client.ConnectionClosed)
-    })
-  )
+  test.scopedLive("fails with errors that have their data, and ends with its scope", function* () {
+    const sessions = yield* sessionsOf
+    const refused = yield* Effect.flip(sessions.get("none"))
+    expect(refused).toMatchObject({ _tag: "RequestRefused", code: "not_found", retryable: false })
+    const code = yield* sessions.readFile("none", "a.md").pipe(
+      Effect.as("read"),
+      Effect.catchTag("RequestRefused", error => Effect.succeed(error.code))
+    )
+    expect(code).toBe("not_found")
+    const { id } = yield* sessions.create("echo")
+    const { start } = yield* Effect.provide(SocketFixture.make(), quiet)
+    const { port } = yield* Effect.provide(start, quiet)
+    const ended = yield* Effect.scoped(Client.makeSessions({ baseUrl: `http://127.0.0.1:${port}` }))
+    expect(yield* Effect.flip(ended.get(id))).toMatchObject({ _tag: "ConnectionClosed", code: 1000 })
+    expect(yield* Effect.flip(Stream.runDrain(ended.subscribe(id)))).toBeInstanceOf(Client.ConnectionClosed)
+  })
 
   it.effect("goes by the test's clock, and runs the effect of the token at each try", () =>
     Effect.scoped(
@@ -173,13 +160,11 @@ describe("the client of sessions for Effect", () => {
     )
   )
 
-  it.scopedLive("is a service of a program", () =>
-    Effect.gen(function* () {
-      const { start } = yield* Effect.provide(SocketFixture.make(), quiet)
-      const { port } = yield* Effect.provide(start, quiet)
-      const program = Effect.flatMap(Client.Sessions, sessions => sessions.create("echo"))
-      const made = yield* Effect.provide(program, Client.layerSessions({ baseUrl: `http://127.0.0.1:${port}` }))
-      expect(made).toMatchObject({ state: "inactive" })
-    })
-  )
+  test.scopedLive("is a service of a program", function* () {
+    const { start } = yield* Effect.provide(SocketFixture.make(), quiet)
+    const { port } = yield* Effect.provide(start, quiet)
+    const program = Effect.flatMap(Client.Sessions, sessions => sessions.create("echo"))
+    const made = yield* Effect.provide(program, Client.layerSessions({ baseUrl: `http://127.0.0.1:${port}` }))
+    expect(made).toMatchObject({ state: "inactive" })
+  })
 })

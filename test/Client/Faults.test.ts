@@ -204,8 +204,7 @@ describe("a request", () => {
     }))
 
   it("for an entry that is known answers that entry while it has not changed", () =>
-    withService(async ({ connect, proxy }) => {
-      const client = connect()
+    withService(async ({ client, proxy }) => {
       const known = await client.set("n", "k", "v".repeat(100_000))
       const before = proxy.sent
       expect(await client.get("n", "k", { known })).toBe(known)

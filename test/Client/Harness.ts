@@ -244,6 +244,8 @@ export interface Bench {
   readonly proxy: Proxy
   /** Makes a client that goes through the proxy. */
   readonly connect: (options?: Partial<ClientOptions>) => Client
+  /** A client that goes through the proxy. */
+  readonly client: Client
   /** A client that goes to the service at once. */
   readonly direct: () => Client
 }
@@ -281,6 +283,7 @@ export const withService = async (body: (bench: Bench) => Promise<void>): Promis
       service,
       proxy,
       connect: options => client(port, options),
+      client: client(port),
       direct: () => client(service.port)
     })
   } finally {

@@ -31,8 +31,7 @@ const answering = (
 
 describe("requests", () => {
   it("set, read and delete entries, whatever their names hold", () =>
-    withService(async ({ connect }) => {
-      const client = connect()
+    withService(async ({ client }) => {
       const namespace = "tenant:a/b c%/ü!'()*"
       for (const key of ["a/b", "100%", "%2F", "?#&+", "../up", "😀", "a;b", "...", "k".repeat(1024)]) {
         expect(await client.get(namespace, key)).toBeUndefined()
@@ -46,8 +45,7 @@ describe("requests", () => {
     }))
 
   it("refuse values that JSON does not have, and send nothing", () =>
-    withService(async ({ connect }) => {
-      const client = connect()
+    withService(async ({ client }) => {
       const cycle: { self?: unknown } = {}
       cycle.self = cycle
       for (const value of [10n, { list: [10n] }, cycle]) {
@@ -62,8 +60,7 @@ describe("requests", () => {
     }))
 
   it("refuse names that a URL cannot hold, and send nothing", () =>
-    withService(async ({ connect, proxy }) => {
-      const client = connect()
+    withService(async ({ client, proxy }) => {
       for (const name of ["", ".", "..", "\ud800"]) {
         for (const call of [client.get, client.delete]) {
           expect(await failure(call("n", name))).toBeInstanceOf(BadRequest)
@@ -75,8 +72,7 @@ describe("requests", () => {
     }))
 
   it("go ahead where the version is as expected; else the error has the one that is there", () =>
-    withService(async ({ connect }) => {
-      const client = connect()
+    withService(async ({ client }) => {
       expect((await client.set("n", "k", 1, { ifVersion: 0 })).version).toBe(1)
       expect((await client.set("n", "k", 2, { ifVersion: 1 })).version).toBe(2)
       const refusals = [
@@ -100,8 +96,7 @@ describe("requests", () => {
     }))
 
   it("apply batches as a whole", () =>
-    withService(async ({ connect }) => {
-      const client = connect()
+    withService(async ({ client }) => {
       const operations = [
         { op: "set", namespace: "n", key: "a", value: 1, ttlMs: 60_000 },
         { op: "set", namespace: "n", key: "a", value: null, ifVersion: 1 },
@@ -119,8 +114,7 @@ describe("requests", () => {
     }))
 
   it("list a namespace page by page, and read a page only when it is asked for", () =>
-    withService(async ({ connect, proxy }) => {
-      const client = connect()
+    withService(async ({ client, proxy }) => {
       const names = Array.from({ length: 25 }, (_, index) => `k/${String(index).padStart(2, "0")}`)
       await client.batch([...names, "other"].map(key => ({ op: "set", namespace: "a/b", key, value: key })))
       const before = proxy.requests.length
@@ -138,8 +132,7 @@ describe("requests", () => {
     }))
 
   it("list between bounds, backward, without values, and with the number of entries on the first page", () =>
-    withService(async ({ connect }) => {
-      const client = connect()
+    withService(async ({ client }) => {
       const names = ["a", "b/1", "b/2", "b/3", "b/4", "c&=+ /%"]
       await client.batch(names.map(key => ({ op: "set", namespace: "a/b", key, value: key })))
       const bounds = { start: "b/2", end: "c&=+ /%", reverse: true, limit: 2, count: true }
@@ -152,8 +145,7 @@ describe("requests", () => {
     }))
 
   it("read several entries at once", () =>
-    withService(async ({ connect }) => {
-      const client = connect()
+    withService(async ({ client }) => {
       const a = await client.set("a/b", "k", [1])
       const b = await client.set("n", "😀", null)
       const read = await client.getMany([b, { namespace: "n", key: "absent" }, a])
@@ -167,8 +159,7 @@ describe("requests", () => {
     }))
 
   it("delete the entries of a prefix", () =>
-    withService(async ({ connect }) => {
-      const client = connect()
+    withService(async ({ client }) => {
       await client.batch(["a", "b/1", "b/2", "b/3"].map(key => ({ op: "set", namespace: "a/b", key, value: 1 })))
       const first = await client.deletePrefix("a/b", "b/", { actor: "anna", limit: 2 })
       expect(first).toEqual({ deleted: true, count: 2, more: true })
@@ -178,8 +169,7 @@ describe("requests", () => {
     }))
 
   it("list tenants with the numbers of their namespaces and entries, and the namespaces of one or of none", () =>
-    withService(async ({ connect }) => {
-      const client = connect()
+    withService(async ({ client }) => {
       for (const namespace of ["tenant:a", "tenant:a/1", "tenant:a/1", "tenant:a-b/1", "c"]) {
         await client.set(namespace, `${Math.random()}`, 1)
       }
@@ -204,8 +194,7 @@ describe("requests", () => {
     }))
 
   it("fail with an error for each status, which names the request", () =>
-    withService(async ({ connect }) => {
-      const client = connect()
+    withService(async ({ client, connect }) => {
       const errors = [
         [() => connect({ token: "wrong" }).get("n", "k"), Unauthorized, 401],
         [() => connect({ token: keys.read }).set("n", "k", 1), Forbidden, 403],

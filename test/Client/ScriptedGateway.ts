@@ -167,9 +167,9 @@ export class ScriptedGateway {
   }
 }
 
-/** Runs a test with a gateway. */
-export const withGateway = (body: (gateway: ScriptedGateway) => Promise<void>): Promise<void> =>
-  new ScriptedGateway().run(body)
+/** Runs a test with a gateway and a client of it. */
+export const withGateway = (body: (gateway: ScriptedGateway, sessions: Sessions) => Promise<void>): Promise<void> =>
+  new ScriptedGateway().run(gateway => body(gateway, gateway.client()))
 
 /** The updates of a subscriber. */
 export class Received extends Collected<SessionUpdate> {

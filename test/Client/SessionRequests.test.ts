@@ -12,8 +12,7 @@ import { got, session, withGateway } from "./ScriptedGateway.ts"
 
 describe("a request", () => {
   it("that was sent when the connection was lost is repeated where that changes nothing, and else fails", () =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
+    withGateway(async (gateway, sessions) => {
       const repeated = [
         sessions.get("s"),
         sessions.send("s", "hello"),
@@ -68,8 +67,7 @@ describe("a request", () => {
     }))
 
   it("fails as the gateway says", () =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
+    withGateway(async (gateway, sessions) => {
       const call = failing(sessions.get("s"))
       ;(await gateway.requested("get_session")).refuse("get_session", "not_found")
       const error = await call
@@ -203,8 +201,7 @@ describe("a request", () => {
     }))
 
   it("that is too large is refused, as are more bytes than may wait", () =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
+    withGateway(async (gateway, sessions) => {
       const large = await failure(sessions.send("s", "ü".repeat(600_000)))
       expect(large).toBeInstanceOf(BadRequest)
       expect(String(large)).toContain("the limit is 1048576")
@@ -218,8 +215,7 @@ describe("a request", () => {
     }))
 
   it("reads lists page by page", () =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
+    withGateway(async (gateway, sessions) => {
       const pages: Array<number> = []
       const reading = (async () => {
         for await (const { sessions: page } of sessions.list({ limit: 2 })) pages.push(page.length)

@@ -17,8 +17,7 @@ import { got, ScriptedGateway, session, withGateway } from "./ScriptedGateway.ts
 
 describe("a connection", () => {
   it("is made with the first call, and shared by all", () =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
+    withGateway(async (gateway, sessions) => {
       expect(gateway.handshakes).toBe(0)
       const calls = [sessions.get("s"), sessions.get("t")]
       await until(() => gateway.last?.ofType("get_session").length === 2)
@@ -50,8 +49,7 @@ describe("a connection", () => {
   ]
 
   it.each(reconnecting)("reconnects after the close code %s, not within %s ms", (code, least) =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
+    withGateway(async (gateway, sessions) => {
       const call = sessions.get("s")
       const first = await gateway.requested("get_session")
       if (code === undefined) first.socket.terminate()
@@ -73,8 +71,7 @@ describe("a connection", () => {
   ]
 
   it.each(final)("does not reconnect after the close code %s", code =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
+    withGateway(async (gateway, sessions) => {
       const call = failing(sessions.get("s"))
       ;(await gateway.requested("get_session")).socket.close(code, "why")
       const error = await call

@@ -83,8 +83,7 @@ describe("a subscriber", () => {
     }))
 
   it("ends where it is refused or the session is deleted, and waits where that passes", () =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
+    withGateway(async (gateway, sessions) => {
       const refused = new Received(sessions.subscribe("s"))
       const accepted = await gateway.requested("subscribe")
       accepted.refuse("subscribe", "not_found")
@@ -114,8 +113,7 @@ describe("a subscriber", () => {
     }))
 
   it("leaves the session when it stops reading, also amid a wait", () =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
+    withGateway(async (gateway, sessions) => {
       const reader = sessions.subscribe("s")[Symbol.asyncIterator]()
       const next = reader.next()
       const accepted = await gateway.requested("subscribe")
@@ -231,8 +229,7 @@ describe("a subscriber that falls behind", () => {
 
 describe("several subscribers to one session", () => {
   it("share one subscription, each from its own position", () =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
+    withGateway(async (gateway, sessions) => {
       const one = new Received(sessions.subscribe("s", { after: at(5) }))
       const accepted = await gateway.requested("subscribe")
       accepted.subscribed(5)
@@ -264,8 +261,7 @@ describe("several subscribers to one session", () => {
     }))
 
   it("are at most so many sessions as a connection may follow", () =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
+    withGateway(async (gateway, sessions) => {
       const received = range(1, 129).map(number => new Received(sessions.subscribe(`s${number}`)))
       await until(() => received[128]?.ended !== undefined)
       expect(received[128]!.ended?.error).toBeInstanceOf(BadRequest)

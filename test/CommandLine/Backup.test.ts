@@ -3,18 +3,20 @@ import { existsSync, readdirSync, writeFileSync } from "node:fs"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "@effect/vitest"
 import { Duration, Effect, Exit, Fiber, Redacted } from "effect"
 import { download } from "../../src/CommandLine/Store/BackupDownload.ts"
 import * as StalledFiles from "../faults/StalledFiles.ts"
 import { keys } from "../Harness.ts"
 import { serve } from "../service/InProcess.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
+import { test } from "../Tests.ts"
 import * as InProcess from "./InProcess.ts"
 
 describe("causeway backup", () => {
-  it.scopedLive("takes the address and the key of a service from a profile, which alone does not ask for it", () =>
-    Effect.gen(function* () {
+  test.scopedLive(
+    "takes the address and the key of a service from a profile, which alone does not ask for it",
+    function* () {
       const [directory, place] = [yield* temporaryDirectory, yield* temporaryDirectory]
       const { url } = yield* serve({ DATA_DIR: directory, KV_API_KEY: keys.write })
       const profiles = join(place, "profiles.json")
@@ -50,7 +52,7 @@ describe("causeway backup", () => {
       const contradiction = yield* backUp("two.db", ["--profile", "prod", "--data-dir", directory])
       assert.deepInclude(contradiction, { code: 2 })
       assert.include(contradiction.stderr, "--data-dir and --url or --profile exclude each other")
-    })
+    }
   )
 })
 
@@ -80,26 +82,24 @@ const service = Effect.map(
 )
 
 describe("the download of a backup", () => {
-  it.scopedLive("leaves no file if it is interrupted while the disk does not answer", () =>
-    Effect.gen(function* () {
-      const place = yield* temporaryDirectory
-      const connection = {
-        url: yield* service,
-        kind: "store" as const,
-        token: Redacted.make("key"),
-        source: "test",
-        timeout: Duration.seconds(60)
-      }
-      const disk = yield* StalledFiles.make
-      const options = { target: join(place, "store.db"), force: false, report: () => {} }
-      const downloading = yield* Effect.fork(download(connection, options))
-      yield* Effect.raceFirst(
-        disk.queued(1),
-        Effect.flatMap(Fiber.join(downloading), () => Effect.die("not stalled"))
-      )
-      assert.isTrue(Exit.isInterrupted(yield* Fiber.interrupt(downloading)))
-      yield* disk.answer
-      assert.deepStrictEqual(readdirSync(place), [])
-    })
-  )
+  test.scopedLive("leaves no file if it is interrupted while the disk does not answer", function* () {
+    const place = yield* temporaryDirectory
+    const connection = {
+      url: yield* service,
+      kind: "store" as const,
+      token: Redacted.make("key"),
+      source: "test",
+      timeout: Duration.seconds(60)
+    }
+    const disk = yield* StalledFiles.make
+    const options = { target: join(place, "store.db"), force: false, report: () => {} }
+    const downloading = yield* Effect.fork(download(connection, options))
+    yield* Effect.raceFirst(
+      disk.queued(1),
+      Effect.flatMap(Fiber.join(downloading), () => Effect.die("not stalled"))
+    )
+    assert.isTrue(Exit.isInterrupted(yield* Fiber.interrupt(downloading)))
+    yield* disk.answer
+    assert.deepStrictEqual(readdirSync(place), [])
+  })
 })

@@ -3,6 +3,7 @@ import { Effect, TestClock } from "effect"
 import * as MigrateStore from "../../src/CommandLine/Store/MigrateStore.ts"
 import { Output } from "../../src/CommandLine/Terminal/Output.ts"
 import { plain } from "../../src/CommandLine/Terminal/Text.ts"
+import { test } from "../Tests.ts"
 
 const progress = {
   phase: "copy",
@@ -67,19 +68,17 @@ describe("the progress of a copy", () => {
     })
   )
 
-  it.effect("prints no more lines than one can read, and the last of each phase", () =>
-    Effect.gen(function* () {
-      const { output, printed } = captured(false)
-      const { report } = yield* Effect.provideService(MigrateStore.reporter("lines", false), Output, output)
-      for (const phase of ["copy", "verify"] as const) {
-        for (let rows = 1; rows <= 100; rows++) {
-          yield* TestClock.adjust("100 millis")
-          yield* report({ phase, table: "entries", rows, totalRows: 100, bytes: rows })
-        }
+  test.effect("prints no more lines than one can read, and the last of each phase", function* () {
+    const { output, printed } = captured(false)
+    const { report } = yield* Effect.provideService(MigrateStore.reporter("lines", false), Output, output)
+    for (const phase of ["copy", "verify"] as const) {
+      for (let rows = 1; rows <= 100; rows++) {
+        yield* TestClock.adjust("100 millis")
+        yield* report({ phase, table: "entries", rows, totalRows: 100, bytes: rows })
       }
-      expect(printed.map(line => line.slice(0, line.indexOf("%") + 1))).toEqual([
-        ...["copy: 1 %", "copy: 51 %", "copy: 100 %", "verify: 1 %", "verify: 51 %", "verify: 100 %"]
-      ])
-    })
-  )
+    }
+    expect(printed.map(line => line.slice(0, line.indexOf("%") + 1))).toEqual([
+      ...["copy: 1 %", "copy: 51 %", "copy: 100 %", "verify: 1 %", "verify: 51 %", "verify: 100 %"]
+    ])
+  })
 })

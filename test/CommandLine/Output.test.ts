@@ -1,13 +1,17 @@
 /** Failures to write standard output. */
+
 import { spawnSync } from "node:child_process"
-import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Exit, Fiber } from "effect"
+import { openHandle } from "../../src/CommandLine/Transfer/OutputFile.ts"
 import * as Fifo from "../faults/Fifo.ts"
 import { isLong } from "../Scale.ts"
 import * as Compiled from "../service/Compiled.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
+import { test } from "../Tests.ts"
 import { start } from "./Program.ts"
 
 /** Runs a command with a redirection of the shell. */
@@ -50,15 +54,37 @@ describe("output that cannot be written", () => {
 })
 
 describe("An interrupted command", () => {
-  it.scopedLive("ends at the first signal, also while a file that it reads does not answer", () =>
-    Effect.gen(function* () {
-      const { paths } = yield* Fifo.make(1)
-      const path = paths[0]!
-      const command = yield* start({ args: ["kv", "set", "namespace", "key", "--file", path] })
-      yield* Fifo.isRead(command.pid, path)
-      yield* command.signal("SIGINT")
-      // The signal itself ends the process, so it has no code.
-      assert.deepStrictEqual(yield* command.ended, { code: null, stdout: "", stderr: "" })
-    })
-  )
+  test.scopedLive("ends at the first signal, also while a file that it reads does not answer", function* () {
+    const { paths } = yield* Fifo.make(1)
+    const path = paths[0]!
+    const command = yield* start({ args: ["kv", "set", "namespace", "key", "--file", path] })
+    yield* Fifo.isRead(command.pid, path)
+    yield* command.signal("SIGINT")
+    // The signal itself ends the process, so it has no code.
+    assert.deepStrictEqual(yield* command.ended, { code: null, stdout: "", stderr: "" })
+  })
+})
+
+const isOpen = (file: string): boolean =>
+  readdirSync("/proc/self/fd").some(descriptor => {
+    try {
+      return readlinkSync(`/proc/self/fd/${descriptor}`) === file
+    } catch {
+      return false
+    }
+  })
+
+describe("openHandle", () => {
+  test.scopedLive("a file is closed after the end of the scope", function* () {
+    const file = join(yield* temporaryDirectory, "file")
+    yield* Effect.scoped(Effect.map(openHandle(file, "wx"), () => assert.isTrue(isOpen(file))))
+    yield* Effect.repeat(Effect.sleep("1 millis"), { until: () => !isOpen(file) })
+  })
+
+  test.scopedLive("a disk that does not answer delays neither an interruption nor the end of the scope", function* () {
+    const [fifo] = (yield* Fifo.make(1)).paths
+    const opening = yield* Effect.fork(Effect.scoped(openHandle(fifo!, "r")))
+    yield* Effect.yieldNow()
+    assert.isTrue(Exit.isInterrupted(yield* Fiber.interrupt(opening)))
+  })
 })

@@ -32,47 +32,36 @@ const root = node(
 )
 
 describe("arguments", () => {
-  const cases: ReadonlyArray<readonly [string, ReadonlyArray<string>, ReadonlyArray<string> | object]> = [
-    [
-      "options may stand anywhere",
-      ["--url", "u", "kv", "get", "n", "--json", "k"],
-      ["kv", "get", "--url", "u", "--json", "--", "n", "k"]
-    ],
-    [
-      "a value may follow an equals sign",
-      ["kv", "get", "--url=a=b", "n", "k"],
-      ["kv", "get", "--url", "a=b", "--", "n", "k"]
-    ],
-    ["a value may be empty", ["kv", "get", "--url", "", "n", "k"], ["kv", "get", "--url", "", "--", "n", "k"]],
-    ["a negative number is no option", ["kv", "set", "n", "k", "-5"], ["kv", "set", "--", "n", "k", "-5"]],
-    ["- is no option", ["import", "-"], ["import", "--", "-"]],
-    ["-- ends the options", ["kv", "set", "--", "n", "--json", "--"], ["kv", "set", "--", "n", "--json", "--"]],
-    ["a name of a command may be a key", ["kv", "get", "kv", "get"], ["kv", "get", "--", "kv", "get"]],
-    ["help of a command", ["kv", "get", "n", "-h"], ["kv", "get", "--help"]],
-    ["help of a group", ["kv", "--help"], ["kv", "--help"]],
-    ["an option of another command", ["kv", "get", "--resume", "n", "k"], { unknown: "--resume" }],
-    ["an unknown option", ["kv", "get", "--jsno", "n", "k"], { unknown: "--jsno" }],
-    ["options of the library", ["kv", "get", "--wizard"], { unknown: "--wizard" }],
-    ["a value for a switch", ["kv", "get", "--json=true"], { unknown: "--json" }],
-    ["an unknown command", ["frob"], { unknown: "frob" }],
-    ["an unknown command of a group", ["kv", "frob"], { unknown: "frob" }],
-    ["an option without its value", ["kv", "get", "n", "k", "--url"], { missingValueOf: "--url" }],
+  /** Words, and how they are arranged; a word may be empty. */
+  const cases: ReadonlyArray<readonly [string, string, string | object]> = [
+    ["options may stand anywhere", "--url u kv get n --json k", "kv get --url u --json -- n k"],
+    ["a value may follow an equals sign", "kv get --url=a=b n k", "kv get --url a=b -- n k"],
+    ["a value may be empty", "kv get --url  n k", "kv get --url  -- n k"],
+    ["a negative number is no option", "kv set n k -5", "kv set -- n k -5"],
+    ["- is no option", "import -", "import -- -"],
+    ["-- ends the options", "kv set -- n --json --", "kv set -- n --json --"],
+    ["a name of a command may be a key", "kv get kv get", "kv get -- kv get"],
+    ["help of a command", "kv get n -h", "kv get --help"],
+    ["help of a group", "kv --help", "kv --help"],
+    ["an option of another command", "kv get --resume n k", { unknown: "--resume" }],
+    ["an unknown option", "kv get --jsno n k", { unknown: "--jsno" }],
+    ["options of the library", "kv get --wizard", { unknown: "--wizard" }],
+    ["a value for a switch", "kv get --json=true", { unknown: "--json" }],
+    ["an unknown command", "frob", { unknown: "frob" }],
+    ["an unknown command of a group", "kv frob", { unknown: "frob" }],
+    ["an option without its value", "kv get n k --url", { missingValueOf: "--url" }],
     [
       "an option given twice with one value counts once",
-      ["kv", "get", "--json", "n", "--url=u", "k", "--json", "--url", "u"],
-      ["kv", "get", "--json", "--url", "u", "--", "n", "k"]
+      "kv get --json n --url=u k --json --url u",
+      "kv get --json --url u -- n k"
     ],
-    [
-      "an option given twice with two values",
-      ["kv", "get", "--url", "u", "n", "k", "--url", "v"],
-      { repeated: "--url" }
-    ],
-    ["help where a value is missing", ["kv", "get", "--help", "--url"], ["kv", "get", "--help"]]
+    ["an option given twice with two values", "kv get --url u n k --url v", { repeated: "--url" }],
+    ["help where a value is missing", "kv get --help --url", "kv get --help"]
   ]
   it.each(cases)("%s", (_, args, expected) => {
-    const arranged = Arguments.arrange(args, root)
+    const arranged = Arguments.arrange(args.split(" "), root)
     const { known: _known, path: _path, ...found } = { known: undefined, ...arranged }
-    assert.deepStrictEqual(found, Array.isArray(expected) ? { args: expected } : expected)
+    assert.deepStrictEqual(found, typeof expected === "string" ? { args: expected.split(" ") } : expected)
   })
 
   it.each<readonly [string, string | undefined]>([

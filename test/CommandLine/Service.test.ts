@@ -6,6 +6,7 @@ import { completeTurn, connect, createSession } from "../Gateway/Socket/Fixture.
 import { secret, token } from "../Gateway/survival/Token.ts"
 import { keys } from "../Harness.ts"
 import { serve } from "../service/InProcess.ts"
+import { testsOf } from "../Tests.ts"
 import { call, linesOf, of, Setting } from "./Setting.ts"
 
 const setting = Layer.scoped(
@@ -22,49 +23,46 @@ const setting = Layer.scoped(
 ).pipe(Layer.orDie)
 
 layer(setting, { excludeTestServices: true })("commands", it => {
-  it.effect("prints health and the documents", () =>
-    Effect.gen(function* () {
-      const health = yield* call(["health", "--strict"], { CAUSEWAY_TOKEN: "" })
-      assert.include(health.stdout, '"ready":true')
-      assert.strictEqual(health.code, JSON.parse(health.stdout).status === "ok" ? 0 : 1)
-      const shown = yield* call(["health"], {}, true)
-      assert.match(shown.stdout, /store +ready\n/)
-      assert.strictEqual(shown.code, 0)
-      const own = yield* call(["openapi"])
-      const served = yield* call(["openapi", "--from-service"])
-      assert.strictEqual(JSON.parse(own.stdout).openapi, "3.0.3")
-      assert.deepStrictEqual(
-        Object.keys(JSON.parse(served.stdout).paths).sort(),
-        Object.keys(JSON.parse(own.stdout).paths).sort()
-      )
-      const protocol = yield* call(["openapi", "--asyncapi", "--from-service"])
-      assert.match(JSON.parse(protocol.stdout).asyncapi, /^3\./)
-    })
-  )
+  const test = testsOf(it)
+  test.effect("prints health and the documents", function* () {
+    const health = yield* call(["health", "--strict"], { CAUSEWAY_TOKEN: "" })
+    assert.include(health.stdout, '"ready":true')
+    assert.strictEqual(health.code, JSON.parse(health.stdout).status === "ok" ? 0 : 1)
+    const shown = yield* call(["health"], {}, true)
+    assert.match(shown.stdout, /store +ready\n/)
+    assert.strictEqual(shown.code, 0)
+    const own = yield* call(["openapi"])
+    const served = yield* call(["openapi", "--from-service"])
+    assert.strictEqual(JSON.parse(own.stdout).openapi, "3.0.3")
+    assert.deepStrictEqual(
+      Object.keys(JSON.parse(served.stdout).paths).sort(),
+      Object.keys(JSON.parse(own.stdout).paths).sort()
+    )
+    const protocol = yield* call(["openapi", "--asyncapi", "--from-service"])
+    assert.match(JSON.parse(protocol.stdout).asyncapi, /^3\./)
+  })
 
-  it.scoped("lists, shows and prints sessions", () =>
-    Effect.gen(function* () {
-      const { env, url } = yield* Setting
-      const headers = { authorization: `Bearer ${env.CAUSEWAY_SESSION_TOKEN}` }
-      const client = yield* connect(`${url.replace("http", "ws")}/ws`, { headers })
-      const id = yield* createSession(client)
-      yield* client.get("subscribed", { type: "subscribe", sessionId: id, afterSeq: 0 })
-      yield* completeTurn(client, id, "hello there")
-      const listed = yield* call(["sessions", "list"])
-      assert.deepStrictEqual(
-        linesOf(listed.stdout).map(session => session.id),
-        [id]
-      )
-      const shown = yield* call(["sessions", "show", id], {}, true)
-      assert.match(shown.stdout, /agent +echo\n/)
-      const events = linesOf((yield* call(["sessions", "tail", id, "--once"])).stdout)
-      assert.strictEqual(events.at(-1)?.type, "synced")
-      assert.isAbove(events.length, 5)
-      const read = yield* call(["sessions", "tail", id, "--once"], {}, true)
-      assert.include(read.stdout, "echo: hello there")
-      const absent = yield* call(["sessions", "show", "absent"])
-      assert.strictEqual(absent.code, 3, absent.stderr)
-      assert.include(absent.stderr, "\ncauseway sessions list lists the sessions.\n")
-    })
-  )
+  test.scoped("lists, shows and prints sessions", function* () {
+    const { env, url } = yield* Setting
+    const headers = { authorization: `Bearer ${env.CAUSEWAY_SESSION_TOKEN}` }
+    const client = yield* connect(`${url.replace("http", "ws")}/ws`, { headers })
+    const id = yield* createSession(client)
+    yield* client.get("subscribed", { type: "subscribe", sessionId: id, afterSeq: 0 })
+    yield* completeTurn(client, id, "hello there")
+    const listed = yield* call(["sessions", "list"])
+    assert.deepStrictEqual(
+      linesOf(listed.stdout).map(session => session.id),
+      [id]
+    )
+    const shown = yield* call(["sessions", "show", id], {}, true)
+    assert.match(shown.stdout, /agent +echo\n/)
+    const events = linesOf((yield* call(["sessions", "tail", id, "--once"])).stdout)
+    assert.strictEqual(events.at(-1)?.type, "synced")
+    assert.isAbove(events.length, 5)
+    const read = yield* call(["sessions", "tail", id, "--once"], {}, true)
+    assert.include(read.stdout, "echo: hello there")
+    const absent = yield* call(["sessions", "show", "absent"])
+    assert.strictEqual(absent.code, 3, absent.stderr)
+    assert.include(absent.stderr, "\ncauseway sessions list lists the sessions.\n")
+  })
 })

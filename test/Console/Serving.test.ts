@@ -1,12 +1,13 @@
 /** How the console is served: its files, their headers, and what switches it off. */
 import { brotliDecompressSync, gunzipSync } from "node:zlib"
 import * as HttpApi from "@effect/platform/HttpApi"
-import { assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, beforeAll, describe } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { Causeway, ConsoleGroup, DrainingSignal, HealthRoutes, KvRoutes, NodeServer } from "../../src/exports/index.ts"
 import { memory } from "../../src/exports/store.ts"
 import { isLong } from "../Scale.ts"
 import { serve } from "../service/InProcess.ts"
+import { test } from "../Tests.ts"
 import { buildPages, builtPages } from "./Service.ts"
 
 beforeAll(() => buildPages(isLong))
@@ -36,130 +37,120 @@ const start = (env: Readonly<Record<string, string>> = {}) => serve({ DEV_MODE: 
 const scriptIn = (html: string): string => /src="\.\/(assets\/[^"]+\.js)"/.exec(html)![1]!
 
 describe("The console", () => {
-  it.scopedLive("is a page with a strict policy, and files that may be cached without limit", () =>
-    Effect.gen(function* () {
-      const { url: base } = yield* start()
-      const bare = yield* get(`${base}/console`)
-      assert.deepStrictEqual([bare.status, bare.headers.location], [308, "console/"])
+  test.scopedLive("is a page with a strict policy, and files that may be cached without limit", function* () {
+    const { url: base } = yield* start()
+    const bare = yield* get(`${base}/console`)
+    assert.deepStrictEqual([bare.status, bare.headers.location], [308, "console/"])
 
-      const page = yield* get(`${base}/console/`)
-      assert.strictEqual(page.status, 200)
-      assert.strictEqual(page.headers["content-type"], "text/html; charset=utf-8")
-      assert.strictEqual(page.headers["cache-control"], "no-cache")
-      const policy = String(page.headers["content-security-policy"])
-      assert.include(policy, "default-src 'none'")
-      assert.include(policy, "frame-ancestors 'none'")
-      assert.notInclude(policy, "unsafe")
-      const html = page.body.toString()
-      assert.notInclude(html, "__ROUTES__")
-      assert.include(html, "&#34;store&#34;:&#34;../api/v1&#34;")
-      assert.notMatch(html, /(?:src|href)="(?:https?:)?\/\//)
-      const again = yield* get(`${base}/console/`, { "if-none-match": String(page.headers.etag) })
-      assert.deepStrictEqual([again.status, again.body.length], [304, 0])
+    const page = yield* get(`${base}/console/`)
+    assert.strictEqual(page.status, 200)
+    assert.strictEqual(page.headers["content-type"], "text/html; charset=utf-8")
+    assert.strictEqual(page.headers["cache-control"], "no-cache")
+    const policy = String(page.headers["content-security-policy"])
+    assert.include(policy, "default-src 'none'")
+    assert.include(policy, "frame-ancestors 'none'")
+    assert.notInclude(policy, "unsafe")
+    const html = page.body.toString()
+    assert.notInclude(html, "__ROUTES__")
+    assert.include(html, "&#34;store&#34;:&#34;../api/v1&#34;")
+    assert.notMatch(html, /(?:src|href)="(?:https?:)?\/\//)
+    const again = yield* get(`${base}/console/`, { "if-none-match": String(page.headers.etag) })
+    assert.deepStrictEqual([again.status, again.body.length], [304, 0])
 
-      const script = `${base}/console/${scriptIn(html)}`
-      const plain = yield* get(script)
-      assert.strictEqual(plain.headers["content-type"], "text/javascript; charset=utf-8")
-      assert.strictEqual(plain.headers["cache-control"], "public, max-age=31536000, immutable")
-      assert.strictEqual(plain.headers.vary, "Accept-Encoding")
-      assert.isUndefined(plain.headers["content-encoding"])
-      const brotli = yield* get(script, { "accept-encoding": "gzip, deflate, br" })
-      assert.strictEqual(brotli.headers["content-encoding"], "br")
-      assert.isTrue(brotliDecompressSync(brotli.body).equals(plain.body))
-      const gzip = yield* get(script, { "accept-encoding": "gzip, br;q=0" })
-      assert.strictEqual(gzip.headers["content-encoding"], "gzip")
-      assert.isTrue(gunzipSync(gzip.body).equals(plain.body))
-      assert.strictEqual(new Set([plain, brotli, gzip].map(({ headers }) => headers.etag)).size, 3)
-      const known = yield* get(script, { "accept-encoding": "br", "if-none-match": `"x", ${brotli.headers.etag}` })
-      assert.strictEqual(known.status, 304)
-      const head = yield* get(script, {}, "HEAD")
-      assert.deepStrictEqual([head.status, head.headers["content-length"]], [200, String(plain.body.length)])
+    const script = `${base}/console/${scriptIn(html)}`
+    const plain = yield* get(script)
+    assert.strictEqual(plain.headers["content-type"], "text/javascript; charset=utf-8")
+    assert.strictEqual(plain.headers["cache-control"], "public, max-age=31536000, immutable")
+    assert.strictEqual(plain.headers.vary, "Accept-Encoding")
+    assert.isUndefined(plain.headers["content-encoding"])
+    const brotli = yield* get(script, { "accept-encoding": "gzip, deflate, br" })
+    assert.strictEqual(brotli.headers["content-encoding"], "br")
+    assert.isTrue(brotliDecompressSync(brotli.body).equals(plain.body))
+    const gzip = yield* get(script, { "accept-encoding": "gzip, br;q=0" })
+    assert.strictEqual(gzip.headers["content-encoding"], "gzip")
+    assert.isTrue(gunzipSync(gzip.body).equals(plain.body))
+    assert.strictEqual(new Set([plain, brotli, gzip].map(({ headers }) => headers.etag)).size, 3)
+    const known = yield* get(script, { "accept-encoding": "br", "if-none-match": `"x", ${brotli.headers.etag}` })
+    assert.strictEqual(known.status, 304)
+    const head = yield* get(script, {}, "HEAD")
+    assert.deepStrictEqual([head.status, head.headers["content-length"]], [200, String(plain.body.length)])
 
-      const long = `assets/${"a".repeat(300)}.js`
-      const paths = ["assets/none.js", "assets/..%2Findex.html", "assets/%2e%2e%2findex.html", "index.html", long]
-      for (const path of paths) {
-        assert.strictEqual((yield* get(`${base}/console/${path}`)).status, 404, path)
-      }
-      const put = yield* get(`${base}/console/`, {}, "PUT")
-      assert.deepStrictEqual([put.status, put.headers.allow], [405, "GET, HEAD"])
-      const document = yield* get(`${base}/api/v1/openapi.json`, { authorization: "Bearer dev-key" })
-      assert.notInclude(document.body.toString(), "/console")
-    })
-  )
+    const long = `assets/${"a".repeat(300)}.js`
+    const paths = ["assets/none.js", "assets/..%2Findex.html", "assets/%2e%2e%2findex.html", "index.html", long]
+    for (const path of paths) {
+      assert.strictEqual((yield* get(`${base}/console/${path}`)).status, 404, path)
+    }
+    const put = yield* get(`${base}/console/`, {}, "PUT")
+    assert.deepStrictEqual([put.status, put.headers.allow], [405, "GET, HEAD"])
+    const document = yield* get(`${base}/api/v1/openapi.json`, { authorization: "Bearer dev-key" })
+    assert.notInclude(document.body.toString(), "/console")
+  })
 
-  it.scopedLive("is another answer for each origin, to caches that keep it", () =>
-    Effect.gen(function* () {
-      const origin = "https://app.example.com"
-      const { url: base } = yield* start({ HTTP_ALLOWED_ORIGINS: origin })
-      const page = yield* get(`${base}/console/`, { origin })
-      for (const { headers } of [page, yield* get(`${base}/console/${scriptIn(page.body.toString())}`, { origin })]) {
-        assert.strictEqual(headers["access-control-allow-origin"], origin)
-        assert.strictEqual(headers.vary, "Origin, Accept-Encoding")
-      }
-    })
-  )
+  test.scopedLive("is another answer for each origin, to caches that keep it", function* () {
+    const origin = "https://app.example.com"
+    const { url: base } = yield* start({ HTTP_ALLOWED_ORIGINS: origin })
+    const page = yield* get(`${base}/console/`, { origin })
+    for (const { headers } of [page, yield* get(`${base}/console/${scriptIn(page.body.toString())}`, { origin })]) {
+      assert.strictEqual(headers["access-control-allow-origin"], origin)
+      assert.strictEqual(headers.vary, "Origin, Accept-Encoding")
+    }
+  })
 
-  it.scopedLive("writes the available metrics into the page, so that it requests no others", () =>
-    Effect.gen(function* () {
-      for (const [env, named] of [
-        [{ DEV_MODE: "true" }, ["metricsJson"]],
-        [{ DEV_MODE: "true", METRICS_PROMETHEUS: "true" }, ["metrics", "metricsJson"]],
-        [{}, []],
-        [{ METRICS_PROMETHEUS: "true", METRICS_TOKEN: "sesame" }, ["lockedMetrics"]]
-      ] as const) {
-        const { url } = yield* serve({ KV_API_KEY: "key", ...env })
-        const page = yield* get(`${url}/console/`)
-        const names = [...page.body.toString().matchAll(/&#34;(\w*metrics\w*)&#34;:/gi)].map(([, name]) => name)
-        assert.deepStrictEqual(names.sort(), [...named].sort(), JSON.stringify(env))
-      }
-    })
-  )
+  test.scopedLive("writes the available metrics into the page, so that it requests no others", function* () {
+    for (const [env, named] of [
+      [{ DEV_MODE: "true" }, ["metricsJson"]],
+      [{ DEV_MODE: "true", METRICS_PROMETHEUS: "true" }, ["metrics", "metricsJson"]],
+      [{}, []],
+      [{ METRICS_PROMETHEUS: "true", METRICS_TOKEN: "sesame" }, ["lockedMetrics"]]
+    ] as const) {
+      const { url } = yield* serve({ KV_API_KEY: "key", ...env })
+      const page = yield* get(`${url}/console/`)
+      const names = [...page.body.toString().matchAll(/&#34;(\w*metrics\w*)&#34;:/gi)].map(([, name]) => name)
+      assert.deepStrictEqual(names.sort(), [...named].sort(), JSON.stringify(env))
+    }
+  })
 
   for (const [name, variable, other] of [
     ["console", "CONSOLE_ENABLED", "docs"],
     ["docs", "REFERENCE_ENABLED", "console"]
   ] as const) {
-    it.scopedLive(`can be switched off by ${variable}, and /${other} does not lead to it then`, () =>
-      Effect.gen(function* () {
-        const { url: base } = yield* start({ [variable]: "false" })
-        for (const path of ["", "/", "/assets/x.js"]) {
-          const { body, status } = yield* get(`${base}/${name}${path}`)
-          assert.deepStrictEqual([status, body.toString()], [404, '{"error":"Not found"}'])
-        }
-        const page = yield* get(`${base}/${other}/`)
-        assert.strictEqual(page.status, 200)
-        assert.notInclude(String(page.headers["content-security-policy"]), "unsafe")
-        assert.include(page.body.toString(), `&#34;../${other}&#34;`)
-        assert.notInclude(page.body.toString(), `&#34;../${name}&#34;`)
-      })
-    )
+    test.scopedLive(`can be switched off by ${variable}, and /${other} does not lead to it then`, function* () {
+      const { url: base } = yield* start({ [variable]: "false" })
+      for (const path of ["", "/", "/assets/x.js"]) {
+        const { body, status } = yield* get(`${base}/${name}${path}`)
+        assert.deepStrictEqual([status, body.toString()], [404, '{"error":"Not found"}'])
+      }
+      const page = yield* get(`${base}/${other}/`)
+      assert.strictEqual(page.status, 200)
+      assert.notInclude(String(page.headers["content-security-policy"]), "unsafe")
+      assert.include(page.body.toString(), `&#34;../${other}&#34;`)
+      assert.notInclude(page.body.toString(), `&#34;../${name}&#34;`)
+    })
   }
 
-  it.scopedLive("writes the paths of the mounted parts into the page, and no others", () =>
-    Effect.gen(function* () {
-      const api = HttpApi.make("host")
-        .add(KvRoutes.prefix("/store"))
-        .add(HealthRoutes.prefix("/probes"))
-        .add(ConsoleGroup.prefix("/admin/tools"))
-      const layer = Causeway.layerEdge({
-        api,
-        server: { host: "127.0.0.1", port: 0 },
-        store: memory,
-        identity: () => Effect.succeed({ access: "read" as const }),
-        pages: { directory: builtPages() }
-      }).pipe(Layer.provide(DrainingSignal.layer))
-      const { address } = yield* Effect.map(Layer.build(layer), context =>
-        context.unsafeMap.get(NodeServer.NodeServer.key)
-      )
-      const { body } = yield* get(`http://127.0.0.1:${address.port}/admin/tools/console/`)
-      const content = /name="causeway-routes" content="([^"]*)"/.exec(body.toString())![1]!
-      assert.deepStrictEqual(JSON.parse(content.replaceAll("&#34;", '"')), {
-        store: "../../../store",
-        health: "../../../probes/health",
-        ready: "../../../probes/ready",
-        console: "../../../admin/tools/console",
-        root: "../../../"
-      })
+  test.scopedLive("writes the paths of the mounted parts into the page, and no others", function* () {
+    const api = HttpApi.make("host")
+      .add(KvRoutes.prefix("/store"))
+      .add(HealthRoutes.prefix("/probes"))
+      .add(ConsoleGroup.prefix("/admin/tools"))
+    const layer = Causeway.layerEdge({
+      api,
+      server: { host: "127.0.0.1", port: 0 },
+      store: memory,
+      identity: () => Effect.succeed({ access: "read" as const }),
+      pages: { directory: builtPages() }
+    }).pipe(Layer.provide(DrainingSignal.layer))
+    const { address } = yield* Effect.map(Layer.build(layer), context =>
+      context.unsafeMap.get(NodeServer.NodeServer.key)
+    )
+    const { body } = yield* get(`http://127.0.0.1:${address.port}/admin/tools/console/`)
+    const content = /name="causeway-routes" content="([^"]*)"/.exec(body.toString())![1]!
+    assert.deepStrictEqual(JSON.parse(content.replaceAll("&#34;", '"')), {
+      store: "../../../store",
+      health: "../../../probes/health",
+      ready: "../../../probes/ready",
+      console: "../../../admin/tools/console",
+      root: "../../../"
     })
-  )
+  })
 })

@@ -49,26 +49,17 @@ describe("the share of each tenant", () => {
 describe("tenants are compared", () => {
   it("whenever the added bytes reach a step, and not in between", () => {
     const limit = 512 * 1000
-    const reached = (before: number, after: number) => Shares.isStepReached(limit, before, after)
-    expect([reached(0, 999), reached(999, 1000), reached(1000, 1999), reached(1999, 2001), reached(1, 9000)]).toEqual([
-      false,
-      true,
-      false,
-      true,
-      true
-    ])
+    const added = { 0: 999, 999: 1000, 1000: 1999, 1999: 2001, 1: 9000 }
+    const reached = Object.entries(added).filter(([before, after]) => Shares.isStepReached(limit, +before, after))
+    expect(reached.map(([before]) => before)).toEqual(["1", "999", "1999"])
   })
 
   it("at once, each minute, and after the clock was set back", () => {
     const schedule = new Shares.ComparisonSchedule()
     expect(schedule.isDue(5_000_000)).toBe(true)
     schedule.done(5_000_000)
-    expect([5_059_999, 5_060_000, 4_940_001, 4_940_000].map(now => schedule.isDue(now))).toEqual([
-      false,
-      true,
-      false,
-      true
-    ])
+    const times = [5_059_999, 5_060_000, 4_940_001, 4_940_000]
+    expect(times.filter(now => schedule.isDue(now))).toEqual([5_060_000, 4_940_000])
   })
 
   it("leaving a step below the limit, though not at once if the total is far above it", () => {

@@ -10,11 +10,12 @@ import * as Entry from "../../src/Kv/Entry.ts"
 import { Store, StoreBusy, StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as Housekeeping from "../../src/Storage/Housekeeping.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
-import { stock, type Transport } from "../Harness.ts"
+import { stock } from "../Harness.ts"
 import { edge, quickEdge } from "../Http/Edge/EdgeTransport.ts"
 import { isLong } from "../Scale.ts"
 import { temporaryLayer } from "../Storage/SqliteFixture.ts"
 import { at, batch, call, get, listAt, put, Site, site } from "../suites/Http/Fixture.ts"
+import { test } from "../Tests.ts"
 
 type StoreShape = Context.Tag.Service<Store>
 type LogShape = Context.Tag.Service<ChangeLog>
@@ -219,18 +220,14 @@ const backends: ReadonlyArray<readonly [string, Layer.Layer<Store | ChangeLog, u
   ["sqlite", temporaryLayer("inline")]
 ]
 
-const over = <Port>(
-  transport: Transport,
-  title: string,
-  backend: Layer.Layer<Store | ChangeLog, unknown>,
-  { check, replace }: Replacement<Port>,
-  replaced: (replace: (port: Port) => Partial<Port>) => Layer.Layer<Store | ChangeLog, never, Store | ChangeLog>
-): void =>
-  it.scopedLive(`${title}, by the ${transport.name}`, () =>
-    Effect.gen(function* () {
-      const layer = Layer.provide(replaced(replace), Layer.fresh(backend))
-      yield* Effect.provideServiceEffect(check, Site, site(transport, layer))
-    })
+/** Both ports, with members of one of them replaced. */
+const replacing = <Id, Port extends object>(tag: Context.Tag<Id, Port>, replace: (port: Port) => Partial<Port>) =>
+  Layer.merge(
+    Layer.context<Store | ChangeLog>(),
+    Layer.effect(
+      tag,
+      Effect.map(tag, port => ({ ...port, ...replace(port) }))
+    )
   )
 
 for (const [name, backend] of backends) {
@@ -243,48 +240,30 @@ for (const [name, backend] of backends) {
     )
 
     for (const transport of isLong ? [stock, edge, quickEdge] : name === "memory" ? [stock, quickEdge] : [quickEdge]) {
-      for (const [member, replacement] of Object.entries(store)) {
-        over(transport, `Store.${member}`, backend, replacement, replace =>
-          Layer.merge(
-            Layer.effect(
-              Store,
-              Effect.map(Store, port => ({ ...port, ...replace(port) }))
-            ),
-            Layer.effect(ChangeLog, ChangeLog)
-          )
-        )
+      const over = (
+        member: string,
+        check: Replacement<never>["check"],
+        replaced: Layer.Layer<Store | ChangeLog, never, Store | ChangeLog>
+      ): void =>
+        test.scopedLive(`${member}, by the ${transport.name}`, function* () {
+          const layer = Layer.provide(replaced, Layer.fresh(backend))
+          yield* Effect.provideServiceEffect(check, Site, site(transport, layer))
+        })
+      for (const [member, { check, replace }] of Object.entries<Replacement<StoreShape>>(store)) {
+        over(`Store.${member}`, check, replacing(Store, replace))
       }
-      for (const [member, replacement] of Object.entries(log)) {
-        over(transport, `ChangeLog.${member}`, backend, replacement, replace =>
-          Layer.merge(
-            Layer.effect(Store, Store),
-            Layer.effect(
-              ChangeLog,
-              Effect.map(ChangeLog, port => ({ ...port, ...replace(port) }))
-            )
-          )
-        )
+      for (const [member, { check, replace }] of Object.entries<Replacement<LogShape>>(log)) {
+        over(`ChangeLog.${member}`, check, replacing(ChangeLog, replace))
       }
     }
 
-    it.scopedLive("ChangeLog.lastSeq, by the feed's metrics", () =>
-      Effect.gen(function* () {
-        const feed = yield* ChangeFeed.ChangeFeed
-        const before = wrappedRuns
-        yield* feed.lag
-        expect(wrappedRuns).toBe(before + 1)
-      }).pipe(
-        Effect.provide(
-          Layer.provide(
-            ChangeFeed.layer,
-            Layer.effect(
-              ChangeLog,
-              Effect.map(ChangeLog, port => ({ ...port, lastSeq: counted(port.lastSeq) }))
-            )
-          )
-        ),
-        Effect.provide(Layer.merge(DrainingSignal.layer, backend))
-      )
-    )
+    test.scopedLive("ChangeLog.lastSeq, by the feed's metrics", function* () {
+      const counting = replacing(ChangeLog, ({ lastSeq }) => ({ lastSeq: counted(lastSeq) }))
+      const ports = Layer.merge(DrainingSignal.layer, Layer.provide(counting, backend))
+      const { lag } = yield* Effect.provide(ChangeFeed.ChangeFeed, Layer.provide(ChangeFeed.layer, ports))
+      const before = wrappedRuns
+      yield* lag
+      expect(wrappedRuns).toBe(before + 1)
+    })
   })
 }

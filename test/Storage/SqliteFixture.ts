@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import Database from "better-sqlite3"
 import { Effect, Either, Layer, Logger, Schedule } from "effect"
+import type { YieldWrap } from "effect/Utils"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
 import { put } from "../suites/Store/Fixture.ts"
@@ -20,6 +21,13 @@ export const using = <A, E, R>(
   body: Effect.Effect<A, E, R>,
   writer: "inline" | "thread" = "inline"
 ) => body.pipe(Effect.provide(Sqlite.layer({ directory, writer })), Effect.provide(quiet))
+
+/** Runs the steps of a generator on the store in a directory, opened and closed for them. */
+export const during = <Y extends YieldWrap<Effect.Effect<unknown, unknown, unknown>>, A>(
+  directory: string,
+  body: () => Generator<Y, A, never>,
+  writer: "inline" | "thread" = "inline"
+) => using(directory, Effect.gen(body), writer)
 
 /** Why the store in a directory is refused. */
 export const refusal = (directory: string) =>

@@ -12,6 +12,7 @@ import { onPostgres } from "../postgres/Live.ts"
 import { times } from "../Scale.ts"
 import { expireAll, put, remove, set, start, trimAll, write } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
+import { test } from "../Tests.ts"
 import { contentOf, database, files, fill, inPostgres, inSqlite, requests, sessions } from "./StoreCopy/Fixture.ts"
 
 const digests = (copied: StoreCopy.Copied) =>
@@ -93,49 +94,47 @@ const perform = (step: Step, now: number) =>
   })
 
 onPostgres("Copies of stores", () => {
-  it.scoped("name each table and each column of both schemas", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const url = yield* newDatabase
-      yield* inSqlite(directory)(Effect.void)
-      yield* inPostgres(url)(Effect.void)
-      const named = (database: "kv" | "sessions") =>
-        tables
-          .filter(({ sqlite }) => sqlite.database === database)
-          .flatMap(({ columns, name, sqlite: { derived = [], names = {} } }) =>
-            [...columns.map(([column]) => names[column] ?? column), ...derived.map(({ name }) => name)].map(
-              column => `${name}.${column}`
-            )
+  test.scoped("name each table and each column of both schemas", function* () {
+    const directory = yield* temporaryDirectory
+    const url = yield* newDatabase
+    yield* inSqlite(directory)(Effect.void)
+    yield* inPostgres(url)(Effect.void)
+    const named = (database: "kv" | "sessions") =>
+      tables
+        .filter(({ sqlite }) => sqlite.database === database)
+        .flatMap(({ columns, name, sqlite: { derived = [], names = {} } }) =>
+          [...columns.map(([column]) => names[column] ?? column), ...derived.map(({ name }) => name)].map(
+            column => `${name}.${column}`
           )
-      // SQLite has its own row ids.
-      const own = ["events.id", "receipts.id", "launch_configurations.id", "metadata.name", "metadata.value"]
-      // The target counts them.
-      own.push("namespaces.namespace", "namespaces.entries", "tenants.tenant", "tenants.namespaces", "tenants.entries")
-      for (const name of ["kv", "sessions"] as const) {
-        const db = new Database(join(directory, `${name}.db`))
-        const columns = db
-          .prepare<[], string>(
-            `SELECT t.name || '.' || c.name FROM sqlite_schema t, pragma_table_info(t.name) c
+        )
+    // SQLite has its own row ids.
+    const own = ["events.id", "receipts.id", "launch_configurations.id", "metadata.name", "metadata.value"]
+    // The target counts them.
+    own.push("namespaces.namespace", "namespaces.entries", "tenants.tenant", "tenants.namespaces", "tenants.entries")
+    for (const name of ["kv", "sessions"] as const) {
+      const db = new Database(join(directory, `${name}.db`))
+      const columns = db
+        .prepare<[], string>(
+          `SELECT t.name || '.' || c.name FROM sqlite_schema t, pragma_table_info(t.name) c
              WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' AND t.name NOT LIKE 'effect_%'`
-          )
-          .pluck()
-          .all()
-        db.close()
-        expect(columns.filter(column => !own.includes(column)).sort()).toEqual(named(name).sort())
-      }
-      const rows = yield* sql(
-        url,
-        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'causeway'"
-      )
-      const columns = rows.map(({ column_name, table_name }) => `${table_name}.${column_name}`)
-      // What belongs to the database or to nodes, and what the database makes.
-      const notCopied =
-        /^(?:log|commits|nodes|migrations|(?:base_)?(?:namespaces|tenants)|count_changes|positions)\.|^(?:changes\.tenant|histories\.(?:owner|token|database_epoch)|receipts\.place)$/
-      expect(columns.filter(column => !notCopied.test(column)).sort()).toEqual(
-        tables.flatMap(({ columns, name }) => columns.map(([column]) => `${name}.${column}`)).sort()
-      )
-    })
-  )
+        )
+        .pluck()
+        .all()
+      db.close()
+      expect(columns.filter(column => !own.includes(column)).sort()).toEqual(named(name).sort())
+    }
+    const rows = yield* sql(
+      url,
+      "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'causeway'"
+    )
+    const columns = rows.map(({ column_name, table_name }) => `${table_name}.${column_name}`)
+    // What belongs to the database or to nodes, and what the database makes.
+    const notCopied =
+      /^(?:log|commits|nodes|migrations|(?:base_)?(?:namespaces|tenants)|count_changes|positions)\.|^(?:changes\.tenant|histories\.(?:owner|token|database_epoch)|receipts\.place)$/
+    expect(columns.filter(column => !notCopied.test(column)).sort()).toEqual(
+      tables.flatMap(({ columns, name }) => columns.map(([column]) => `${name}.${column}`)).sort()
+    )
+  })
 
   const runs = times(2)
 
@@ -180,8 +179,9 @@ onPostgres("Copies of stores", () => {
     { timeout: 600_000 * Math.max(1, runs / 4) }
   )
 
-  it.scoped("take large values and many events of one time in pages, and continue the numbers of histories", () =>
-    Effect.gen(function* () {
+  test.scoped(
+    "take large values and many events of one time in pages, and continue the numbers of histories",
+    function* () {
       const [first, last] = [yield* temporaryDirectory, yield* temporaryDirectory]
       const url = yield* newDatabase
       const [session, timestamp] = ["t/one", start]
@@ -207,33 +207,32 @@ onPostgres("Copies of stores", () => {
       expect(found.events.map(({ text }) => text)).toEqual(texts)
       const copied = yield* inSqlite(last)(Effect.flatMap(Store, store => store.get("n", "b")))
       expect(Option.getOrThrow(copied).value === JSON.stringify(large)).toBe(true)
-    })
+    }
   )
 
-  it.scoped("give the log and the histories of the target other epochs", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const url = yield* newDatabase
-      const epochs = Effect.gen(function* () {
-        const page = yield* Effect.flatMap(Store, store =>
-          store.list({ namespace: "n", prefix: "", after: "", limit: 1 })
-        )
-        const history = yield* Effect.flatMap(SessionEvents, ({ find }) => find("t/one"))
-        return [page.epoch, Option.getOrThrow(history).epoch]
-      })
-      const before = yield* inSqlite(directory)(Effect.zipRight(fill, epochs))
-      const { epoch } = yield* StoreCopy.copy({ from: files(directory), to: database(url) })
-      const after = yield* inPostgres(url)(epochs)
-      expect(after[0]).toBe(epoch)
-      expect(new Set([...before, ...after]).size).toBe(4)
-      expect(yield* inPostgres(url)(epochs)).toEqual(after)
-      // The source is as it was.
-      expect(yield* inSqlite(directory)(epochs)).toEqual(before)
+  test.scoped("give the log and the histories of the target other epochs", function* () {
+    const directory = yield* temporaryDirectory
+    const url = yield* newDatabase
+    const epochs = Effect.gen(function* () {
+      const page = yield* Effect.flatMap(Store, store =>
+        store.list({ namespace: "n", prefix: "", after: "", limit: 1 })
+      )
+      const history = yield* Effect.flatMap(SessionEvents, ({ find }) => find("t/one"))
+      return [page.epoch, Option.getOrThrow(history).epoch]
     })
-  )
+    const before = yield* inSqlite(directory)(Effect.zipRight(fill, epochs))
+    const { epoch } = yield* StoreCopy.copy({ from: files(directory), to: database(url) })
+    const after = yield* inPostgres(url)(epochs)
+    expect(after[0]).toBe(epoch)
+    expect(new Set([...before, ...after]).size).toBe(4)
+    expect(yield* inPostgres(url)(epochs)).toEqual(after)
+    // The source is as it was.
+    expect(yield* inSqlite(directory)(epochs)).toEqual(before)
+  })
 
-  it.scoped("into a database that was emptied set its positions back, which may be beyond the copied records", () =>
-    Effect.gen(function* () {
+  test.scoped(
+    "into a database that was emptied set its positions back, which may be beyond the copied records",
+    function* () {
       const directory = yield* temporaryDirectory
       const url = yield* newDatabase
       yield* inSqlite(directory)(fill)
@@ -246,28 +245,26 @@ onPostgres("Copies of stores", () => {
       expect(yield* query(newest)).toEqual(
         ["commits", "events", "expiry", "idempotency"].map(name => ({ name, up_to: "0" }))
       )
-    })
+    }
   )
 
-  it.scoped("notice what the target does not hold as it was read", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const [url, target] = [yield* newDatabase, yield* newDatabase]
-      yield* inSqlite(directory)(fill)
-      yield* inPostgres(url)(Effect.void)
-      // A disk that changes a value, and a name that no index of PostgreSQL holds.
-      yield* sql(
-        url,
-        `CREATE FUNCTION causeway.spoil() RETURNS trigger LANGUAGE plpgsql AS
+  test.scoped("notice what the target does not hold as it was read", function* () {
+    const directory = yield* temporaryDirectory
+    const [url, target] = [yield* newDatabase, yield* newDatabase]
+    yield* inSqlite(directory)(fill)
+    yield* inPostgres(url)(Effect.void)
+    // A disk that changes a value, and a name that no index of PostgreSQL holds.
+    yield* sql(
+      url,
+      `CREATE FUNCTION causeway.spoil() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN NEW.value := replace(NEW.value, '1', '2'); RETURN NEW; END $$`,
-        "CREATE TRIGGER spoil BEFORE INSERT ON causeway.entries FOR EACH ROW EXECUTE FUNCTION causeway.spoil()"
-      )
-      const spoilt = yield* Effect.flip(StoreCopy.copy({ from: files(directory), to: database(url) }))
-      expect(spoilt).toBeInstanceOf(StoreCopy.StoreCopyFailed)
-      expect(spoilt.message).toMatch(/differs from the source in entries/)
-      yield* inSqlite(directory)(put("n".repeat(1500), "k".repeat(1500), 1))
-      const long = yield* Effect.flip(StoreCopy.copy({ from: files(directory), to: database(target) }))
-      expect(long.message).toContain("have 3000 bytes")
-    })
-  )
+      "CREATE TRIGGER spoil BEFORE INSERT ON causeway.entries FOR EACH ROW EXECUTE FUNCTION causeway.spoil()"
+    )
+    const spoilt = yield* Effect.flip(StoreCopy.copy({ from: files(directory), to: database(url) }))
+    expect(spoilt).toBeInstanceOf(StoreCopy.StoreCopyFailed)
+    expect(spoilt.message).toMatch(/differs from the source in entries/)
+    yield* inSqlite(directory)(put("n".repeat(1500), "k".repeat(1500), 1))
+    const long = yield* Effect.flip(StoreCopy.copy({ from: files(directory), to: database(target) }))
+    expect(long.message).toContain("have 3000 bytes")
+  })
 })

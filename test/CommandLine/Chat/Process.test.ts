@@ -9,6 +9,7 @@ import * as Environment from "../../service/Environment.ts"
 import { serve } from "../../service/InProcess.ts"
 import * as Service from "../../service/Service.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import { testsOf } from "../../Tests.ts"
 import * as InProcess from "../InProcess.ts"
 import * as Program from "../Program.ts"
 
@@ -43,86 +44,79 @@ const setting = Effect.gen(function* () {
 })
 
 layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
-  it.scoped("talks with an agent line by line, and continues a session", () =>
-    Effect.gen(function* () {
-      const { env } = yield* served
-      const lines = ["hello there", "/ask", "2", "/approve", "no", ":read notes/last-message.md", ":stop", "again"]
-      const onTerminal = { env, isTerminal: true }
-      const held = yield* Program.run({ ...onTerminal, args: ["chat"], piped: lines.join("\n") })
-      const stdout = seen(held.stdout)
-      assert.strictEqual(held.code, 0, stdout)
-      const shown = [
-        "· session active",
-        "What was said can be echoed.",
-        '→ write_file {"path":"notes/last-message.md"}',
-        "+ notes/last-message.md (iteration 1, 25 bytes)",
-        "echo: hello there",
-        "? Which color?\n  1. red\n  2. blue",
-        "answer: blue",
-        "· denied",
-        "# Message 1\n\nhello there",
-        "· session deactivating (the session was stopped)",
-        "echo: again"
-      ].map(text => stdout.indexOf(`${text}\n`))
-      assert.deepStrictEqual(
-        shown,
-        [...shown].sort((a, b) => a - b),
-        stdout
-      )
-      assert.isAbove(shown[0]!, 0)
+  const test = testsOf(it)
+  test.scoped("talks with an agent line by line, and continues a session", function* () {
+    const { env } = yield* served
+    const lines = ["hello there", "/ask", "2", "/approve", "no", ":read notes/last-message.md", ":stop", "again"]
+    const onTerminal = { env, isTerminal: true }
+    const held = yield* Program.run({ ...onTerminal, args: ["chat"], piped: lines.join("\n") })
+    const stdout = seen(held.stdout)
+    assert.strictEqual(held.code, 0, stdout)
+    const shown = [
+      "· session active",
+      "What was said can be echoed.",
+      '→ write_file {"path":"notes/last-message.md"}',
+      "+ notes/last-message.md (iteration 1, 25 bytes)",
+      "echo: hello there",
+      "? Which color?\n  1. red\n  2. blue",
+      "answer: blue",
+      "· denied",
+      "# Message 1\n\nhello there",
+      "· session deactivating (the session was stopped)",
+      "echo: again"
+    ].map(text => stdout.indexOf(`${text}\n`))
+    assert.deepStrictEqual(
+      shown,
+      [...shown].sort((a, b) => a - b),
+      stdout
+    )
+    assert.isAbove(shown[0]!, 0)
 
-      const session = /session (\S+);/.exec(stdout)?.[1] ?? ""
-      const later = yield* Program.run({ ...onTerminal, args: ["chat", "--session", session], piped: "and now?" })
-      assert.strictEqual(later.code, 0)
-      assert.include(seen(later.stdout), "echo: hello there\n")
-      assert.include(seen(later.stdout), "echo: and now?\n")
-    })
-  )
+    const session = /session (\S+);/.exec(stdout)?.[1] ?? ""
+    const later = yield* Program.run({ ...onTerminal, args: ["chat", "--session", session], piped: "and now?" })
+    assert.strictEqual(later.code, 0)
+    assert.include(seen(later.stdout), "echo: hello there\n")
+    assert.include(seen(later.stdout), "echo: and now?\n")
+  })
 
-  onlyLong(it.scoped)("continues after the gateway was killed and restarted, and prints nothing twice", () =>
-    Effect.gen(function* () {
-      const { env, service, start } = yield* setting
-      const piped = "/long 100000\nhello\n"
-      const chat = yield* Program.start({ env, args: ["chat"], isTerminal: true, piped })
-      yield* chat.shows(" 100 ")
-      yield* service.end("SIGKILL")
-      yield* chat.shows("connecting again")
-      yield* start
-      const ended = yield* chat.ended
-      const stdout = seen(ended.stdout)
-      for (const text of [" 100 ", "connecting again", "connected again", "(gateway_restarted)"]) {
-        assert.strictEqual(count(stdout, text), 1, stdout)
-      }
-      assert.include(stdout, "echo: hello\n")
-      assert.strictEqual(ended.code, 1)
-    })
-  )
+  onlyLong(test.scoped)("continues after the gateway was killed and restarted, and prints nothing twice", function* () {
+    const { env, service, start } = yield* setting
+    const piped = "/long 100000\nhello\n"
+    const chat = yield* Program.start({ env, args: ["chat"], isTerminal: true, piped })
+    yield* chat.shows(" 100 ")
+    yield* service.end("SIGKILL")
+    yield* chat.shows("connecting again")
+    yield* start
+    const ended = yield* chat.ended
+    const stdout = seen(ended.stdout)
+    for (const text of [" 100 ", "connecting again", "connected again", "(gateway_restarted)"]) {
+      assert.strictEqual(count(stdout, text), 1, stdout)
+    }
+    assert.include(stdout, "echo: hello\n")
+    assert.strictEqual(ended.code, 1)
+  })
 
-  onlyLong(it.scoped)("has a prompt for people, and prints at the end how to continue", () =>
-    Effect.gen(function* () {
-      const { env } = yield* served
-      const chat = yield* Program.start({ env, args: ["chat"], isTerminal: true })
-      yield* chat.shows("> ")
-      yield* chat.type("hello\r")
-      yield* chat.shows("echo: hello")
-      yield* chat.type(":quit\r")
-      const { code, stdout } = yield* chat.ended
-      assert.strictEqual(code, 0)
-      assert.match(seen(stdout), /\nContinue with --session \S+\n$/)
-    })
-  )
+  onlyLong(test.scoped)("has a prompt for people, and prints at the end how to continue", function* () {
+    const { env } = yield* served
+    const chat = yield* Program.start({ env, args: ["chat"], isTerminal: true })
+    yield* chat.shows("> ")
+    yield* chat.type("hello\r")
+    yield* chat.shows("echo: hello")
+    yield* chat.type(":quit\r")
+    const { code, stdout } = yield* chat.ended
+    assert.strictEqual(code, 0)
+    assert.match(seen(stdout), /\nContinue with --session \S+\n$/)
+  })
 
-  it.scoped("ends with a code for its outcome", () =>
-    Effect.gen(function* () {
-      const { env } = yield* served
-      const refused = yield* InProcess.call(["chat"], { ...env, CAUSEWAY_SESSION_TOKEN: "" })
-      assert.strictEqual(refused.code, 5)
-      assert.match(refused.stderr, /^The service refuses the credential: .*token.*\nThere is no credential/)
-      assert.notInclude(refused.stderr, "    at ")
-      const waiting = yield* Program.start({ env, args: ["chat"] })
-      yield* waiting.shows('"synced"')
-      yield* waiting.signal("SIGINT")
-      assert.strictEqual((yield* waiting.ended).code, 130)
-    })
-  )
+  test.scoped("ends with a code for its outcome", function* () {
+    const { env } = yield* served
+    const refused = yield* InProcess.call(["chat"], { ...env, CAUSEWAY_SESSION_TOKEN: "" })
+    assert.strictEqual(refused.code, 5)
+    assert.match(refused.stderr, /^The service refuses the credential: .*token.*\nThere is no credential/)
+    assert.notInclude(refused.stderr, "    at ")
+    const waiting = yield* Program.start({ env, args: ["chat"] })
+    yield* waiting.shows('"synced"')
+    yield* waiting.signal("SIGINT")
+    assert.strictEqual((yield* waiting.ended).code, 130)
+  })
 })

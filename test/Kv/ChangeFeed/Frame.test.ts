@@ -6,6 +6,7 @@ import { Effect, FastCheck as fc } from "effect"
 import { WebSocket, WebSocketServer } from "ws"
 import { textFrame, textFrames } from "../../../src/Http/WebSocket.ts"
 import { codePoint } from "../../CodePoint.ts"
+import { test } from "../../Tests.ts"
 
 /**
  * The messages that a client receives if frames are written under the WebSocket, between others that it writes itself.
@@ -33,19 +34,14 @@ const received = (frames: ReadonlyArray<Buffer>): Effect.Effect<ReadonlyArray<st
   })
 
 describe("Frame", () => {
-  it.live("is decoded to its text, at any length", () =>
-    Effect.gen(function* () {
-      const lengths = [0, 1, 125, 126, 127, 65_535, 65_536, 200_000]
-      const texts = lengths.flatMap(length => [
-        "x".repeat(length),
-        `${"é".repeat(length >> 1)}${"y".repeat(length % 2)}`
-      ])
-      expect(yield* received(texts.map(textFrame))).toEqual(texts)
-      // Several in one write.
-      expect(yield* received([textFrames(texts.map(text => Buffer.from(text)))])).toEqual(texts)
-      expect(textFrames([])).toHaveLength(0)
-    })
-  )
+  test.live("is decoded to its text, at any length", function* () {
+    const lengths = [0, 1, 125, 126, 127, 65_535, 65_536, 200_000]
+    const texts = lengths.flatMap(length => ["x".repeat(length), `${"é".repeat(length >> 1)}${"y".repeat(length % 2)}`])
+    expect(yield* received(texts.map(textFrame))).toEqual(texts)
+    // Several in one write.
+    expect(yield* received([textFrames(texts.map(text => Buffer.from(text)))])).toEqual(texts)
+    expect(textFrames([])).toHaveLength(0)
+  })
 
   it("has exactly the bytes of its head and its text", () => {
     fc.assert(

@@ -4,6 +4,7 @@ import * as Monotonic from "../../../src/base/Time/Monotonic.ts"
 import * as Pages from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { test } from "../../Tests.ts"
 import { quietLog } from "./Harness.ts"
 
 /** A log of numbers, which counts its reads. */
@@ -50,68 +51,61 @@ const timed = (pages: Pages.Pages) =>
   })
 
 describe("fresh pages", () => {
-  it.scoped("read a complete page once, and other pages each time", () =>
-    Effect.gen(function* () {
-      const { make, state } = numbers()
-      const pages = yield* make
-      const full = yield* pages.fresh(query)
-      expect([full.answer, full.changes, full.count]).toEqual(['{"changes":[1.1,1.2],"lastSeq":2}', "[1.1,1.2]", 2])
-      expect(yield* pages.fresh(query)).toBe(full)
-      expect(state.reads).toBe(1)
-      expect((yield* pages.fresh({ ...query, after: 2 })).answer).toBe('{"changes":[1.3],"lastSeq":3}')
-      state.end = 9
-      expect((yield* pages.fresh({ ...query, after: 2 })).answer).toBe('{"changes":[1.3,1.4],"lastSeq":4}')
-      expect((yield* pages.fresh({ ...query, limit: 3 })).answer).toBe('{"changes":[1.1,1.2,1.3],"lastSeq":3}')
-      expect(pages.end()).toBe(4)
-    })
-  )
+  test.scoped("read a complete page once, and other pages each time", function* () {
+    const { make, state } = numbers()
+    const pages = yield* make
+    const full = yield* pages.fresh(query)
+    expect([full.answer, full.changes, full.count]).toEqual(['{"changes":[1.1,1.2],"lastSeq":2}', "[1.1,1.2]", 2])
+    expect(yield* pages.fresh(query)).toBe(full)
+    expect(state.reads).toBe(1)
+    expect((yield* pages.fresh({ ...query, after: 2 })).answer).toBe('{"changes":[1.3],"lastSeq":3}')
+    state.end = 9
+    expect((yield* pages.fresh({ ...query, after: 2 })).answer).toBe('{"changes":[1.3,1.4],"lastSeq":4}')
+    expect((yield* pages.fresh({ ...query, limit: 3 })).answer).toBe('{"changes":[1.1,1.2,1.3],"lastSeq":3}')
+    expect(pages.end()).toBe(4)
+  })
 
-  it.scoped("do not answer from before a reset of the history", () =>
-    Effect.gen(function* () {
-      const { make, state } = numbers()
-      const pages = yield* make
-      yield* pages.fresh(query)
-      state.history = 2
-      expect((yield* pages.fresh(query)).changes).toBe("[2.1,2.2]")
-      // The history changes while a page is read: the page may belong to either.
-      state.history = 3
-      state.onRead = () => {
-        state.history = 4
-      }
-      yield* pages.fresh(query)
-      state.onRead = () => {}
-      const reads = state.reads
-      yield* pages.fresh(query)
-      expect(state.reads).toBe(reads + 1)
-    })
-  )
+  test.scoped("do not answer from before a reset of the history", function* () {
+    const { make, state } = numbers()
+    const pages = yield* make
+    yield* pages.fresh(query)
+    state.history = 2
+    expect((yield* pages.fresh(query)).changes).toBe("[2.1,2.2]")
+    // The history changes while a page is read: the page may belong to either.
+    state.history = 3
+    state.onRead = () => {
+      state.history = 4
+    }
+    yield* pages.fresh(query)
+    state.onRead = () => {}
+    const reads = state.reads
+    yield* pages.fresh(query)
+    expect(state.reads).toBe(reads + 1)
+  })
 
-  it.scoped("do not send a replaced history to followers, even if the log is longer", () =>
-    Effect.gen(function* () {
-      const { make, state } = numbers()
-      const pages = yield* make
-      const numberIn = (page: { readonly changes: string }) => page.changes.match(/(\d+)\./)?.[1]
-      expect(numberIn(yield* pages.next(query))).toBe("1")
-      state.history = 2
-      state.end = 100
-      expect(numberIn(yield* pages.next(query))).toBe("2")
-    })
-  )
+  test.scoped("do not send a replaced history to followers, even if the log is longer", function* () {
+    const { make, state } = numbers()
+    const pages = yield* make
+    const numberIn = (page: { readonly changes: string }) => page.changes.match(/(\d+)\./)?.[1]
+    expect(numberIn(yield* pages.next(query))).toBe("1")
+    state.history = 2
+    state.end = 100
+    expect(numberIn(yield* pages.next(query))).toBe("2")
+  })
 
-  it.scoped("fail while the log is unavailable, whatever is cached", () =>
-    Effect.gen(function* () {
-      const { make, state } = numbers()
-      const pages = yield* make
-      yield* pages.fresh(query)
-      state.isUnavailable = true
-      expect(yield* Effect.flip(pages.fresh(query))).toMatchObject({ reason: "unavailable" })
-      state.isUnavailable = false
-      expect((yield* pages.fresh(query)).count).toBe(2)
-    })
-  )
+  test.scoped("fail while the log is unavailable, whatever is cached", function* () {
+    const { make, state } = numbers()
+    const pages = yield* make
+    yield* pages.fresh(query)
+    state.isUnavailable = true
+    expect(yield* Effect.flip(pages.fresh(query))).toMatchObject({ reason: "unavailable" })
+    state.isUnavailable = false
+    expect((yield* pages.fresh(query)).count).toBe(2)
+  })
 
-  it.scoped("fail within two seconds while reads get no answer, also for readers that come during a read", () =>
-    Effect.gen(function* () {
+  test.scoped(
+    "fail within two seconds while reads get no answer, also for readers that come during a read",
+    function* () {
       const pages = yield* slow({ read: () => Effect.delay(noAnswer, "1900 millis"), history: Effect.succeed(1) })
       const reading: Array<Fiber.Fiber<unknown>> = []
       for (let n = 0; n < 12; n++) {
@@ -120,7 +114,7 @@ describe("fresh pages", () => {
       }
       yield* TestClock.adjust("1600 millis")
       expect(yield* Fiber.join(Fiber.all(reading))).toEqual(reading.map(() => ["Left", 1900]))
-    })
+    }
   )
 
   it.scoped.each([
@@ -139,56 +133,50 @@ describe("fresh pages", () => {
     })
   )
 
-  it.scoped("may take longer if the page is arriving", () =>
-    Effect.gen(function* () {
-      const startedAt = yield* Monotonic.millis
-      const clock = yield* Effect.clock
-      const pages = yield* slow({
-        history: Effect.delay(Effect.succeed(1), "1 second"),
-        read: (_, onSent) =>
-          Effect.suspend(() => {
-            onSent?.(() => Monotonic.unsafeMillis(clock) - startedAt >= 1500)
-            return Effect.delay(Effect.succeed(empty), "4 seconds")
-          })
-      })
-      const reading = yield* Effect.fork(timed(pages))
-      yield* TestClock.adjust("10 seconds")
-      // The history is read before and after the page.
-      expect(yield* reading).toEqual(["Right", 6000])
+  test.scoped("may take longer if the page is arriving", function* () {
+    const startedAt = yield* Monotonic.millis
+    const clock = yield* Effect.clock
+    const pages = yield* slow({
+      history: Effect.delay(Effect.succeed(1), "1 second"),
+      read: (_, onSent) =>
+        Effect.suspend(() => {
+          onSent?.(() => Monotonic.unsafeMillis(clock) - startedAt >= 1500)
+          return Effect.delay(Effect.succeed(empty), "4 seconds")
+        })
     })
-  )
+    const reading = yield* Effect.fork(timed(pages))
+    yield* TestClock.adjust("10 seconds")
+    // The history is read before and after the page.
+    expect(yield* reading).toEqual(["Right", 6000])
+  })
 
-  it.scoped("have their own limit, also behind a page that is arriving", () =>
-    Effect.gen(function* () {
-      let reads = 0
-      const pages = yield* slow({
-        history: Effect.succeed(1),
-        read: (_, onSent) =>
-          Effect.suspend(() => {
-            const isFirst = reads++ === 0
-            onSent?.(() => isFirst)
-            return Effect.delay(Effect.succeed(empty), isFirst ? "4 seconds" : "1 second")
-          })
-      })
-      const first = yield* Effect.fork(timed(pages))
-      yield* TestClock.adjust("500 millis")
-      const behind = yield* Effect.fork(timed(pages))
-      yield* TestClock.adjust("10 seconds")
-      expect(yield* first).toEqual(["Right", 4000])
-      expect(yield* behind).toEqual(["Left", 1900])
+  test.scoped("have their own limit, also behind a page that is arriving", function* () {
+    let reads = 0
+    const pages = yield* slow({
+      history: Effect.succeed(1),
+      read: (_, onSent) =>
+        Effect.suspend(() => {
+          const isFirst = reads++ === 0
+          onSent?.(() => isFirst)
+          return Effect.delay(Effect.succeed(empty), isFirst ? "4 seconds" : "1 second")
+        })
     })
-  )
+    const first = yield* Effect.fork(timed(pages))
+    yield* TestClock.adjust("500 millis")
+    const behind = yield* Effect.fork(timed(pages))
+    yield* TestClock.adjust("10 seconds")
+    expect(yield* first).toEqual(["Right", 4000])
+    expect(yield* behind).toEqual(["Left", 1900])
+  })
 
-  it.scoped("stay within the bound", () =>
-    Effect.gen(function* () {
-      const { make, state } = numbers()
-      state.end = 1000
-      const pages = yield* make
-      for (let after = 0; after < 200; after++) yield* pages.fresh({ ...query, after })
-      yield* pages.fresh({ ...query, after: 199 })
-      expect(state.reads).toBe(200)
-      yield* pages.fresh(query)
-      expect(state.reads).toBe(201)
-    })
-  )
+  test.scoped("stay within the bound", function* () {
+    const { make, state } = numbers()
+    state.end = 1000
+    const pages = yield* make
+    for (let after = 0; after < 200; after++) yield* pages.fresh({ ...query, after })
+    yield* pages.fresh({ ...query, after: 199 })
+    expect(state.reads).toBe(200)
+    yield* pages.fresh(query)
+    expect(state.reads).toBe(201)
+  })
 })

@@ -1,10 +1,11 @@
 /** A WebSocket that receives entries before it follows the log: its pace, its failures and its end. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Effect, Stream } from "effect"
 import type { Close, Connection } from "../../../src/Http/WebSocket.ts"
 import { type FollowerOwner, type Initial, InitialFollower } from "../../../src/Kv/ChangeFeed/Follower.ts"
 import { encoded } from "../../../src/Kv/Entry.ts"
 import { StoreBusy, StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { test } from "../../Tests.ts"
 import { query } from "./Harness.ts"
 
 const turns = Effect.repeatN(
@@ -67,71 +68,63 @@ const setup = (
 const entry = (index: number) => encoded(`{"namespace":"n","key":"k${index}","value":1}`)
 
 describe("InitialFollower", () => {
-  it.live("reads on only as the client takes what it was sent, and then follows", () =>
-    Effect.gen(function* () {
-      let read = 0
-      const portions = Stream.range(1, 20).pipe(
-        Stream.rechunk(1),
-        Stream.map(index => {
-          read++
-          return [entry(index)]
-        })
-      )
-      const { follower, seen } = setup(portions, 1)
-      follower.onOpen()
-      for (let taken = 1; taken <= 20; taken++) {
-        yield* turns
-        expect([seen.frames.length, seen.calls.includes("add")]).toEqual([taken, false])
-        follower.onTick(1e9)
-        expect(read).toBeLessThanOrEqual(taken + 1)
-        follower.onRoom()
-      }
+  test.live("reads on only as the client takes what it was sent, and then follows", function* () {
+    let read = 0
+    const portions = Stream.range(1, 20).pipe(
+      Stream.rechunk(1),
+      Stream.map(index => {
+        read++
+        return [entry(index)]
+      })
+    )
+    const { follower, seen } = setup(portions, 1)
+    follower.onOpen()
+    for (let taken = 1; taken <= 20; taken++) {
       yield* turns
-      expect(seen.frames[0]).toBe('{"type":"initial","entries":[{"namespace":"n","key":"k1","value":1}]}')
-      expect(seen.frames.at(-1)).toBe('{"type":"initial-end","lastSeq":7,"epoch":"e"}')
-      // The end fills the connection too: the log is followed once there is room.
-      expect([new Set(seen.calls), seen.freed]).toEqual([new Set(["suspend"]), 1])
-      seen.calls.length = 0
+      expect([seen.frames.length, seen.calls.includes("add")]).toEqual([taken, false])
+      follower.onTick(1e9)
+      expect(read).toBeLessThanOrEqual(taken + 1)
       follower.onRoom()
-      yield* turns
-      follower.onBlocked()
-      follower.onRoom()
-      follower.onClosing()
-      follower.onClosed()
-      expect([seen.calls, seen.released]).toEqual([["add", "suspend", "resume", "suspend"], 1])
-    })
-  )
+    }
+    yield* turns
+    expect(seen.frames[0]).toBe('{"type":"initial","entries":[{"namespace":"n","key":"k1","value":1}]}')
+    expect(seen.frames.at(-1)).toBe('{"type":"initial-end","lastSeq":7,"epoch":"e"}')
+    // The end fills the connection too: the log is followed once there is room.
+    expect([new Set(seen.calls), seen.freed]).toEqual([new Set(["suspend"]), 1])
+    seen.calls.length = 0
+    follower.onRoom()
+    yield* turns
+    follower.onBlocked()
+    follower.onRoom()
+    follower.onClosing()
+    follower.onClosed()
+    expect([seen.calls, seen.released]).toEqual([["add", "suspend", "resume", "suspend"], 1])
+  })
 
-  it.live("closes with 1013 if the list is refused or aborted, and never reports its end", () =>
-    Effect.gen(function* () {
-      const broken = setup(
-        Stream.concat(Stream.make([entry(1)]), Stream.fail(new StoreUnavailable({ reason: "gone" })))
-      )
-      broken.follower.onOpen()
-      yield* turns
-      expect(broken.seen.frames).toHaveLength(1)
-      expect(broken.seen.closes).toEqual([{ code: 1013, reason: "The list was aborted; connect again" }])
-      for (const error of [new StoreBusy({ retryAfterSeconds: 1 }), new StoreUnavailable({ reason: "unavailable" })]) {
-        const { failing, seen } = setup(Stream.empty)
-        const follower = failing(error)
-        follower.onOpen()
-        yield* turns
-        follower.onClosed()
-        expect([seen.frames, seen.closes.map(({ code }) => code), seen.released]).toEqual([[], [1013], 1])
-      }
-    })
-  )
-
-  it.live("releases the snapshot and its slot when the client disconnects during the entries", () =>
-    Effect.gen(function* () {
-      const { follower, seen } = setup(Stream.repeatEffect(Effect.as(turns, [entry(1)])), 3)
+  test.live("closes with 1013 if the list is refused or aborted, and never reports its end", function* () {
+    const broken = setup(Stream.concat(Stream.make([entry(1)]), Stream.fail(new StoreUnavailable({ reason: "gone" }))))
+    broken.follower.onOpen()
+    yield* turns
+    expect(broken.seen.frames).toHaveLength(1)
+    expect(broken.seen.closes).toEqual([{ code: 1013, reason: "The list was aborted; connect again" }])
+    for (const error of [new StoreBusy({ retryAfterSeconds: 1 }), new StoreUnavailable({ reason: "unavailable" })]) {
+      const { failing, seen } = setup(Stream.empty)
+      const follower = failing(error)
       follower.onOpen()
-      while (seen.frames.length < 3) yield* turns
-      expect(seen.freed).toBe(0)
-      follower.onClosing()
-      follower.onClosed()
       yield* turns
-      expect([seen.freed, seen.released, seen.frames.length, seen.calls.includes("add")]).toEqual([1, 1, 3, false])
-    })
-  )
+      follower.onClosed()
+      expect([seen.frames, seen.closes.map(({ code }) => code), seen.released]).toEqual([[], [1013], 1])
+    }
+  })
+
+  test.live("releases the snapshot and its slot when the client disconnects during the entries", function* () {
+    const { follower, seen } = setup(Stream.repeatEffect(Effect.as(turns, [entry(1)])), 3)
+    follower.onOpen()
+    while (seen.frames.length < 3) yield* turns
+    expect(seen.freed).toBe(0)
+    follower.onClosing()
+    follower.onClosed()
+    yield* turns
+    expect([seen.freed, seen.released, seen.frames.length, seen.calls.includes("add")]).toEqual([1, 1, 3, false])
+  })
 })

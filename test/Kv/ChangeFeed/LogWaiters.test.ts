@@ -1,11 +1,12 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Deferred, Effect, Fiber, Layer, TestClock } from "effect"
-import * as DrainingSignal from "../../../src/Http/DrainingSignal.ts"
+import { Deferred, Effect, Fiber, Layer, type Scope, TestClock } from "effect"
+import { type DrainingSignal, layer } from "../../../src/Http/DrainingSignal.ts"
 import { encode } from "../../../src/Kv/Change.ts"
 import * as LogWaiters from "../../../src/Kv/ChangeFeed/LogWaiters.ts"
 import * as Pages from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { Page } from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import type { Steps } from "../../suites/Steps.ts"
 import { check, Probe, put, query, quietLog } from "./Harness.ts"
 
 /** A log that has grown to this seq, and does not grow further. It may report its growth only sometimes. */
@@ -51,158 +52,126 @@ const settle = Effect.repeatN(Effect.yieldNow(), 100)
 const isWaiting = <A>(fiber: Fiber.RuntimeFiber<A>): Effect.Effect<boolean> =>
   Effect.map(Fiber.poll(fiber), ({ _tag }) => _tag === "None")
 
-/** A log of which no page arrives. */
-const unread = (log: { readonly epoch: string; readonly end: number }) => ({
+/** Pages of a log whose state the test sets. None arrives unless `next` is given. */
+const pagesOf = (log: { readonly epoch: string; readonly end: number }, next: Effect.Effect<Page> = Effect.never) => ({
   fresh: () => Effect.never,
-  next: () => Effect.never,
+  next: () => next,
   end: () => log.end,
   epoch: () => log.epoch
 })
 
+/** A page with the change, which ends at `lastSeq`. */
+const pageOf = (lastSeq: number, epoch: string) => Page.of({ changes: [change], lastSeq, epoch, isComplete: false })
+
+/** Registers a test over a log. */
+const over = (
+  log: Layer.Layer<ChangeLog>,
+  title: string,
+  body: () => Steps<ChangeLog | DrainingSignal | Scope.Scope>
+) => it.scoped(title, () => Effect.provide(Effect.gen(body), Layer.merge(log, layer)))
+
 describe("LogWaiters", () => {
-  it.scoped("a waiter that arrives during another's read is woken, too", () =>
-    Effect.gen(function* () {
-      let end = 0
-      const waiters = yield* LogWaiters.make({
-        fresh: () => Effect.never,
-        next: () => Effect.succeed(Page.of({ changes: [change], lastSeq: 1, epoch: "e", isComplete: false })),
-        end: () => end,
-        epoch: () => "e"
-      })
-      yield* Effect.yieldNow()
-      const waiting = Effect.runFork(waiters.wait(reader("", 0, "e"), never))
-      end = 1
-      expect(yield* Fiber.join(waiting)).toBe("grown")
-    }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
-  )
+  over(grown(1), "a waiter that arrives during another's read is woken, too", function* () {
+    const log = { epoch: "e", end: 0 }
+    const waiters = yield* LogWaiters.make(pagesOf(log, Effect.succeed(pageOf(1, "e"))))
+    yield* Effect.yieldNow()
+    const waiting = Effect.runFork(waiters.wait(reader("", 0, "e"), never))
+    log.end = 1
+    expect(yield* Fiber.join(waiting)).toBe("grown")
+  })
 
-  it.scoped("a replaced log wakes all waiters, also those without changes", () =>
-    Effect.gen(function* () {
-      let epoch = "old"
-      const waiters = yield* LogWaiters.make({
-        fresh: () => Effect.never,
-        next: () =>
-          Effect.sync(() => {
-            epoch = "new"
-            return Page.of({ changes: [change], lastSeq: 1, epoch, isComplete: false })
-          }),
-        end: () => (epoch === "old" ? 0 : 1),
-        epoch: () => epoch
-      })
-      yield* Effect.yieldNow()
-      const other = reader("b", 0, "old")
-      expect(yield* waiters.wait(other, never)).toBe("grown")
-      expect(other.position.after).toBe(0)
-    }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
-  )
+  over(grown(1), "a replaced log wakes all waiters, also those without changes", function* () {
+    const log = { epoch: "old", end: 0 }
+    const replaced = Effect.sync(() => {
+      Object.assign(log, { epoch: "new", end: 1 })
+      return pageOf(1, "new")
+    })
+    const waiters = yield* LogWaiters.make(pagesOf(log, replaced))
+    yield* Effect.yieldNow()
+    const other = reader("b", 0, "old")
+    expect(yield* waiters.wait(other, never)).toBe("grown")
+    expect(other.position.after).toBe(0)
+  })
 
-  it.scoped.each([
+  for (const [what, epoch, end] of [
     ["an epoch", "new", 4],
     ["an end before that of the former one", "old", 4],
-    ["an epoch, and has grown beyond the former one", "new", 12]
-  ] as const)("a waiter of a replaced log with %s is not advanced by the scan of the former one", ([, next, newEnd]) =>
-    Effect.gen(function* () {
-      const log = { epoch: "old", end: 10 }
-      const waiters = yield* LogWaiters.make(unread(log))
-      const former = reader("b", 10, "old")
-      const waiting = yield* Effect.fork(waiters.wait(former, never))
-      yield* settle
-      log.epoch = next
-      log.end = newEnd
-      const later = reader("b", newEnd, next)
-      const ofNewLog = yield* Effect.fork(waiters.wait(later, never))
-      expect(yield* Fiber.join(waiting)).toBe("grown")
-      expect(former.position.after).toBe(10)
-      yield* settle
-      yield* Fiber.interrupt(ofNewLog)
-      expect(later.position.after).toBe(newEnd)
-    }).pipe(Effect.provide(Layer.merge(grown(0), DrainingSignal.layer)))
-  )
-
-  it.scoped.each([
-    ["an epoch", "new", 4],
-    ["an end before that of the former one", "old", 4],
+    ["an epoch, and has grown beyond the former one", "new", 12],
     ["an epoch and the same end", "new", 10]
-  ] as const)("a reader that comes late from a replaced log with %s does not wait in the new one", ([, next, newEnd]) =>
-    Effect.gen(function* () {
-      const log = { epoch: "old", end: 10 }
-      const waiters = yield* LogWaiters.make(unread(log))
-      // Another reader has read the new log.
-      log.epoch = next
-      log.end = newEnd
-      yield* Effect.forkScoped(waiters.wait(reader("a", newEnd, next), never))
-      const late = reader("b", 10, "old")
-      expect(yield* waiters.wait(late, never)).toBe("grown")
-      expect(late.position.after).toBe(10)
-    }).pipe(Effect.provide(Layer.merge(grown(0), DrainingSignal.layer)))
-  )
-
-  it.scoped.each([
-    ["the former", { epoch: "old", lastSeq: 11 }],
-    ["the new", { epoch: "new", lastSeq: 4 }]
-  ] as const)("a read for the scan of a replaced log does not concern those of the new one: a page of %s", ([, read]) =>
-    Effect.gen(function* () {
-      let [epoch, end] = ["old", 10]
-      const isReading = yield* Deferred.make<void>()
-      const page = yield* Deferred.make<Page>()
-      let reads = 0
-      const waiters = yield* LogWaiters.make({
-        fresh: () => Effect.never,
-        next: () =>
-          Effect.suspend(() => {
-            if (reads++ > 0) return Effect.never
-            return Effect.zipRight(Deferred.succeed(isReading, undefined), Deferred.await(page))
-          }),
-        end: () => end,
-        epoch: () => epoch
-      })
-      const waiting = yield* Effect.fork(waiters.wait(reader("b", 10, "old"), never))
-      yield* Deferred.await(isReading)
-      epoch = "new"
-      end = 4
-      const later = reader("b", 4, "new")
-      const ofNewLog = yield* Effect.fork(waiters.wait(later, never))
-      expect(yield* Fiber.join(waiting)).toBe("grown")
-      yield* Deferred.succeed(page, Page.of({ changes: [change], isComplete: false, ...read }))
-      yield* settle
-      expect(yield* isWaiting(ofNewLog)).toBe(true)
-      yield* Fiber.interrupt(ofNewLog)
-      expect(later.position.after).toBe(4)
-    }).pipe(Effect.provide(Layer.merge(grown(11), DrainingSignal.layer)))
-  )
-
-  it.scoped("a log that is replaced during the pause after a spurious wake-up wakes its waiters", () =>
-    Effect.gen(function* () {
-      let [epoch, end] = ["old", 10]
-      const isRead = yield* Deferred.make<void>()
-      const waiters = yield* LogWaiters.make({
-        fresh: () => Effect.never,
-        next: () => Effect.as(Deferred.succeed(isRead, undefined), Page.empty(10, "old")),
-        end: () => end,
-        epoch: () => epoch
-      })
-      const waiting = yield* Effect.fork(waiters.wait(reader("b", 10, "old"), never))
-      yield* Deferred.await(isRead)
-      yield* settle
-      expect(yield* isWaiting(waiting)).toBe(true)
-      epoch = "new"
-      end = 12
-      yield* TestClock.adjust(LogWaiters.spuriousWakeupPause)
-      expect(yield* Fiber.join(waiting)).toBe("grown")
-    }).pipe(
-      Effect.provide(
-        Layer.unwrapEffect(
-          Effect.sync(() => {
-            let waits = 0
-            return Layer.merge(
-              grown(11, () => waits++ === 0),
-              DrainingSignal.layer
-            )
-          })
-        )
-      )
+  ] as const) {
+    over(
+      grown(0),
+      `a waiter of a replaced log with ${what} is not advanced by the scan of the former one`,
+      function* () {
+        const log = { epoch: "old", end: 10 }
+        const waiters = yield* LogWaiters.make(pagesOf(log))
+        const former = reader("b", 10, "old")
+        const waiting = yield* Effect.fork(waiters.wait(former, never))
+        yield* settle
+        Object.assign(log, { epoch, end })
+        const later = reader("b", end, epoch)
+        const ofNewLog = yield* Effect.fork(waiters.wait(later, never))
+        expect(yield* Fiber.join(waiting)).toBe("grown")
+        expect(former.position.after).toBe(10)
+        // One that comes late does not wait in the new log.
+        const late = reader("b", 10, "old")
+        expect(yield* waiters.wait(late, never)).toBe("grown")
+        expect(late.position.after).toBe(10)
+        yield* settle
+        yield* Fiber.interrupt(ofNewLog)
+        expect(later.position.after).toBe(end)
+      }
     )
-  )
+  }
+
+  for (const [whose, lastSeq, epoch] of [
+    ["former", 11, "old"],
+    ["new", 4, "new"]
+  ] as const) {
+    over(
+      grown(11),
+      `a read for the scan of a replaced log concerns none of the new one: a page of the ${whose}`,
+      function* () {
+        const log = { epoch: "old", end: 10 }
+        const isReading = yield* Deferred.make<void>()
+        const page = yield* Deferred.make<Page>()
+        let reads = 0
+        const read = Effect.suspend(() => {
+          if (reads++ > 0) return Effect.never
+          return Effect.zipRight(Deferred.succeed(isReading, undefined), Deferred.await(page))
+        })
+        const waiters = yield* LogWaiters.make(pagesOf(log, read))
+        const waiting = yield* Effect.fork(waiters.wait(reader("b", 10, "old"), never))
+        yield* Deferred.await(isReading)
+        Object.assign(log, { epoch: "new", end: 4 })
+        const later = reader("b", 4, "new")
+        const ofNewLog = yield* Effect.fork(waiters.wait(later, never))
+        expect(yield* Fiber.join(waiting)).toBe("grown")
+        yield* Deferred.succeed(page, pageOf(lastSeq, epoch))
+        yield* settle
+        expect(yield* isWaiting(ofNewLog)).toBe(true)
+        yield* Fiber.interrupt(ofNewLog)
+        expect(later.position.after).toBe(4)
+      }
+    )
+  }
+
+  let waits = 0
+  const grownOnce = grown(11, () => waits++ === 0)
+
+  over(grownOnce, "a log that is replaced during the pause after a spurious wake-up wakes its waiters", function* () {
+    const log = { epoch: "old", end: 10 }
+    const isRead = yield* Deferred.make<void>()
+    const read = Effect.as(Deferred.succeed(isRead, undefined), Page.empty(10, "old"))
+    const waiters = yield* LogWaiters.make(pagesOf(log, read))
+    const waiting = yield* Effect.fork(waiters.wait(reader("b", 10, "old"), never))
+    yield* Deferred.await(isRead)
+    yield* settle
+    expect(yield* isWaiting(waiting)).toBe(true)
+    Object.assign(log, { epoch: "new", end: 12 })
+    yield* TestClock.adjust(LogWaiters.spuriousWakeupPause)
+    expect(yield* Fiber.join(waiting)).toBe("grown")
+  })
 
   check("a commit wakes only those that wait for its tenant", function* () {
     const { fork } = yield* waiting

@@ -7,6 +7,7 @@ import * as Pages from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { Page } from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { ChangeLog, type ChangePage, type HistoryTrimmed } from "../../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { test } from "../../Tests.ts"
 import { quietLog } from "./Harness.ts"
 
 const change = (seq: number, tenant = "a", size = 1): StoredChange => ({
@@ -52,56 +53,50 @@ const query = { after: 0, limit: 100, tenant: "" }
 const settle = Effect.repeatN(Effect.yieldNow(), 20)
 
 describe("Pages", () => {
-  it.scoped("never answers with a read that began before the request, and reads at most twice", () =>
-    Effect.gen(function* () {
-      const { reads, commit, make } = slowLog()
-      const pages = yield* make
-      const first = yield* Effect.fork(pages.fresh(query))
-      yield* settle
-      commit()
-      const others = yield* Effect.forkAll(Array.from({ length: 1000 }, () => pages.fresh(query)))
-      yield* settle
-      expect(reads).toHaveLength(1)
-      yield* Deferred.succeed(reads[0]!, undefined)
-      yield* settle
-      expect(reads).toHaveLength(2)
-      yield* Deferred.succeed(reads[1]!, undefined)
-      expect((yield* Fiber.join(first)).lastSeq).toBe(0)
-      expect((yield* Fiber.join(others)).every(({ lastSeq }) => lastSeq === 1)).toBe(true)
-    })
-  )
+  test.scoped("never answers with a read that began before the request, and reads at most twice", function* () {
+    const { reads, commit, make } = slowLog()
+    const pages = yield* make
+    const first = yield* Effect.fork(pages.fresh(query))
+    yield* settle
+    commit()
+    const others = yield* Effect.forkAll(Array.from({ length: 1000 }, () => pages.fresh(query)))
+    yield* settle
+    expect(reads).toHaveLength(1)
+    yield* Deferred.succeed(reads[0]!, undefined)
+    yield* settle
+    expect(reads).toHaveLength(2)
+    yield* Deferred.succeed(reads[1]!, undefined)
+    expect((yield* Fiber.join(first)).lastSeq).toBe(0)
+    expect((yield* Fiber.join(others)).every(({ lastSeq }) => lastSeq === 1)).toBe(true)
+  })
 
-  it.scoped("continues a read if the caller that started it is interrupted", () =>
-    Effect.gen(function* () {
-      const { reads, commit, make } = slowLog()
-      const pages = yield* make
-      commit()
-      const first = yield* Effect.fork(pages.next(query))
-      yield* settle
-      const second = yield* Effect.fork(pages.next(query))
-      yield* settle
-      yield* Fiber.interrupt(first)
-      yield* Deferred.succeed(reads[0]!, undefined)
-      expect((yield* Fiber.join(second)).count).toBe(1)
-      expect(reads).toHaveLength(1)
-    })
-  )
+  test.scoped("continues a read if the caller that started it is interrupted", function* () {
+    const { reads, commit, make } = slowLog()
+    const pages = yield* make
+    commit()
+    const first = yield* Effect.fork(pages.next(query))
+    yield* settle
+    const second = yield* Effect.fork(pages.next(query))
+    yield* settle
+    yield* Fiber.interrupt(first)
+    yield* Deferred.succeed(reads[0]!, undefined)
+    expect((yield* Fiber.join(second)).count).toBe(1)
+    expect(reads).toHaveLength(1)
+  })
 
-  it.scoped("reports a failure to all waiters, and caches none", () =>
-    Effect.gen(function* () {
-      const { reads, commit, make } = slowLog()
-      const pages = yield* make
-      const both = yield* Effect.forkAll([Effect.flip(pages.next(query)), Effect.flip(pages.next(query))])
-      yield* settle
-      yield* Deferred.fail(reads[0]!, new StoreUnavailable({ reason: "unavailable" }))
-      expect(yield* Fiber.join(both)).toMatchObject([{ reason: "unavailable" }, { reason: "unavailable" }])
-      commit()
-      const again = yield* Effect.fork(pages.next(query))
-      yield* settle
-      yield* Deferred.succeed(reads[1]!, undefined)
-      expect((yield* Fiber.join(again)).count).toBe(1)
-    })
-  )
+  test.scoped("reports a failure to all waiters, and caches none", function* () {
+    const { reads, commit, make } = slowLog()
+    const pages = yield* make
+    const both = yield* Effect.forkAll([Effect.flip(pages.next(query)), Effect.flip(pages.next(query))])
+    yield* settle
+    yield* Deferred.fail(reads[0]!, new StoreUnavailable({ reason: "unavailable" }))
+    expect(yield* Fiber.join(both)).toMatchObject([{ reason: "unavailable" }, { reason: "unavailable" }])
+    commit()
+    const again = yield* Effect.fork(pages.next(query))
+    yield* settle
+    yield* Deferred.succeed(reads[1]!, undefined)
+    expect((yield* Fiber.join(again)).count).toBe(1)
+  })
 
   it.scoped("a reader that throws on its page does not prevent the delivery to others", () =>
     Effect.gen(function* () {
@@ -125,45 +120,41 @@ describe("Pages", () => {
     }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
   )
 
-  it.scoped("caches pages with changes, never an empty one", () =>
-    Effect.gen(function* () {
-      const { reads, commit, make } = slowLog()
-      const pages = yield* make
-      const read = Effect.gen(function* () {
-        const before = reads.length
-        const fiber = yield* Effect.fork(pages.next(query))
-        yield* settle
-        if (reads.length > before) yield* Deferred.succeed(reads[before]!, undefined)
-        return (yield* Fiber.join(fiber)).count
-      })
-      expect([yield* read, yield* read]).toEqual([0, 0])
-      expect(reads).toHaveLength(2)
-      commit()
-      expect([yield* read, yield* read]).toEqual([1, 1])
-      expect(reads).toHaveLength(3)
+  test.scoped("caches pages with changes, never an empty one", function* () {
+    const { reads, commit, make } = slowLog()
+    const pages = yield* make
+    const read = Effect.gen(function* () {
+      const before = reads.length
+      const fiber = yield* Effect.fork(pages.next(query))
+      yield* settle
+      if (reads.length > before) yield* Deferred.succeed(reads[before]!, undefined)
+      return (yield* Fiber.join(fiber)).count
     })
-  )
+    expect([yield* read, yield* read]).toEqual([0, 0])
+    expect(reads).toHaveLength(2)
+    commit()
+    expect([yield* read, yield* read]).toEqual([1, 1])
+    expect(reads).toHaveLength(3)
+  })
 
-  it.scoped("stays within its bounds", () =>
-    Effect.gen(function* () {
-      const size = 1024 * 1024
-      let reads = 0
-      const pages = yield* Effect.provideService(Pages.make, ChangeLog, {
-        ...quietLog,
-        read: ({ after }) =>
-          Effect.sync(() => {
-            reads++
-            return page(change(after + 1, "a", size))
-          })
-      })
-      for (let after = 0; after < 20; after++) yield* pages.next({ ...query, after })
-      expect(reads).toBe(20)
-      yield* pages.next({ ...query, after: 19 })
-      expect(reads).toBe(20)
-      yield* pages.next({ ...query, after: 0 })
-      expect(reads).toBe(21)
+  test.scoped("stays within its bounds", function* () {
+    const size = 1024 * 1024
+    let reads = 0
+    const pages = yield* Effect.provideService(Pages.make, ChangeLog, {
+      ...quietLog,
+      read: ({ after }) =>
+        Effect.sync(() => {
+          reads++
+          return page(change(after + 1, "a", size))
+        })
     })
-  )
+    for (let after = 0; after < 20; after++) yield* pages.next({ ...query, after })
+    expect(reads).toBe(20)
+    yield* pages.next({ ...query, after: 19 })
+    expect(reads).toBe(20)
+    yield* pages.next({ ...query, after: 0 })
+    expect(reads).toBe(21)
+  })
 })
 
 describe("Page", () => {

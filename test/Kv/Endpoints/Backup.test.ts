@@ -1,11 +1,12 @@
 /** The handler of backups, over stores with failures that real ones rarely have. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Cause, type Context, Duration, Effect, Exit, Fiber, Stream, TestClock } from "effect"
 import { isApiError, statusOf } from "../../../src/Http/ApiError.ts"
 import type { Incoming } from "../../../src/Http/Endpoints.ts"
 import * as BackupHandler from "../../../src/Kv/Endpoints/Backup.ts"
 import { BackupRefused, Store, StoreBusy, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
+import { test } from "../../Tests.ts"
 
 const incoming: Incoming = {
   identity: { access: "write" },
@@ -51,84 +52,65 @@ const silent = (onRemoved: () => void): Turn =>
   })
 
 describe("a backup over HTTP", () => {
-  it.effect("names the alternative if a store has no backups, and the reason if a backup is impossible now", () =>
-    Effect.gen(function* () {
+  test.effect(
+    "names the alternative if a store has none, and the reason if one is impossible now, also for HEAD",
+    function* () {
+      const none = "The store is in memory and has no backup; causeway export copies its entries"
       const memory = yield* Effect.provide(Store, Memory.layer)
-      expect(yield* refused(memory.backup)).toMatchObject({
-        status: 501,
-        error: "The store is in memory and has no backup; causeway export copies its entries"
-      })
-      const full = new BackupRefused({ cause: "NoRoom", message: "The disk is full" })
-      expect(yield* refused(full)).toMatchObject({ status: 507, error: "The disk is full" })
-      expect(yield* refused(new StoreBusy({ retryAfterSeconds: 10 }))).toMatchObject({
-        status: 503,
-        headers: { "retry-after": "10" }
-      })
-      expect(yield* refused(new StoreUnavailable({ reason: "secret" }))).toMatchObject({
-        status: 503,
-        error: "Store unavailable"
-      })
-    })
-  )
-
-  it.effect("is refused to a tenant, and not made for HEAD", () =>
-    Effect.gen(function* () {
-      let turns = 0
-      const uncopied: Turn = Effect.acquireRelease(
-        Effect.sync(() => {
-          turns++
-          return { copy: Effect.dieMessage("A copy was made") }
-        }),
-        () => Effect.sync(() => turns--)
-      )
-      const ofTenant = { ...incoming, identity: { access: "write", tenant: "acme" } } as const
-      const head = { ...incoming, method: "HEAD" }
-      for (const method of ["GET", "HEAD"]) {
-        expect(yield* refused(Effect.dieMessage("A turn was taken"), { ...ofTenant, method })).toMatchObject({
-          status: 403
-        })
+      for (const [turn, expected] of [
+        [memory.backup, { status: 501, error: none }],
+        [
+          new BackupRefused({ cause: "NoRoom", message: "The disk is full" }),
+          { status: 507, error: "The disk is full" }
+        ],
+        [new StoreBusy({ retryAfterSeconds: 10 }), { status: 503, headers: { "retry-after": "10" } }],
+        [new StoreUnavailable({ reason: "secret" }), { status: 503, error: "Store unavailable" }]
+      ] as const) {
+        const answered = yield* refused(turn)
+        expect(answered).toMatchObject(expected)
+        expect(yield* refused(turn, { ...incoming, method: "HEAD" })).toEqual(answered)
       }
-      expect(yield* answer(uncopied, head)).toMatchObject({ status: 200, body: undefined })
-      expect(turns).toBe(0)
-    })
+    }
   )
 
-  it.effect("is refused for HEAD as for GET", () =>
-    Effect.gen(function* () {
-      const memory = yield* Effect.provide(Store, Memory.layer)
-      for (const turn of [
-        memory.backup,
-        new BackupRefused({ cause: "NoRoom", message: "The disk is full" }),
-        new StoreBusy({ retryAfterSeconds: 10 }),
-        new StoreUnavailable({ reason: "secret" })
-      ]) {
-        expect(yield* refused(turn, { ...incoming, method: "HEAD" })).toEqual(yield* refused(turn))
-      }
-    })
-  )
-
-  it.effect("is aborted if the client takes too long, and then removed", () =>
-    Effect.gen(function* () {
-      let removed = 0
-      const { body, headers, release } = yield* answer(silent(() => removed++))
-      expect(headers).toMatchObject({
-        "content-type": "application/vnd.sqlite3",
-        "content-length": "1048576",
-        "repr-digest": `sha-256=:${Buffer.from("00ff".repeat(16), "hex").toString("base64")}:`,
-        "kv-last-seq": "7",
-        "kv-epoch": "e"
+  test.effect("is refused to a tenant, and not made for HEAD", function* () {
+    let turns = 0
+    const uncopied: Turn = Effect.acquireRelease(
+      Effect.sync(() => {
+        turns++
+        return { copy: Effect.dieMessage("A copy was made") }
+      }),
+      () => Effect.sync(() => turns--)
+    )
+    const ofTenant = { ...incoming, identity: { access: "write", tenant: "acme" } } as const
+    const head = { ...incoming, method: "HEAD" }
+    for (const method of ["GET", "HEAD"]) {
+      expect(yield* refused(Effect.dieMessage("A turn was taken"), { ...ofTenant, method })).toMatchObject({
+        status: 403
       })
-      const reading = yield* Effect.fork(Stream.runDrain(body as Stream.Stream<Uint8Array>))
-      yield* TestClock.adjust(Duration.subtract(BackupHandler.timeFor(1024 * 1024), "1 second"))
-      expect(reading.unsafePoll()).toBe(null)
-      yield* TestClock.adjust("1 second")
-      const exit = yield* Fiber.await(reading)
-      expect(Exit.isFailure(exit) && Cause.pretty(exit.cause)).toMatch(
-        /The client has not read the backup within 1m 1s/
-      )
-      expect(removed).toBe(0)
-      yield* release!
-      expect(removed).toBe(1)
+    }
+    expect(yield* answer(uncopied, head)).toMatchObject({ status: 200, body: undefined })
+    expect(turns).toBe(0)
+  })
+
+  test.effect("is aborted if the client takes too long, and then removed", function* () {
+    let removed = 0
+    const { body, headers, release } = yield* answer(silent(() => removed++))
+    expect(headers).toMatchObject({
+      "content-type": "application/vnd.sqlite3",
+      "content-length": "1048576",
+      "repr-digest": `sha-256=:${Buffer.from("00ff".repeat(16), "hex").toString("base64")}:`,
+      "kv-last-seq": "7",
+      "kv-epoch": "e"
     })
-  )
+    const reading = yield* Effect.fork(Stream.runDrain(body as Stream.Stream<Uint8Array>))
+    yield* TestClock.adjust(Duration.subtract(BackupHandler.timeFor(1024 * 1024), "1 second"))
+    expect(reading.unsafePoll()).toBe(null)
+    yield* TestClock.adjust("1 second")
+    const exit = yield* Fiber.await(reading)
+    expect(Exit.isFailure(exit) && Cause.pretty(exit.cause)).toMatch(/The client has not read the backup within 1m 1s/)
+    expect(removed).toBe(0)
+    yield* release!
+    expect(removed).toBe(1)
+  })
 })

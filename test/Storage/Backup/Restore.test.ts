@@ -24,33 +24,33 @@ import type * as Backup from "../../../src/Storage/Backup.ts"
 import * as Fifo from "../../faults/Fifo.ts"
 import { get, lastSeq, put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import { test } from "../../Tests.ts"
 import { epoch } from "../SqliteFixture.ts"
 import { backUp, failure, inStore, makeSessions, names, store } from "./Fixture.ts"
 
 describe("a restore", () => {
-  it.scopedLive("restores the content of the backup, with a new epoch, and moves previous files aside", () =>
-    Effect.gen(function* () {
-      const directory = yield* store(5)
-      const backup = join(yield* temporaryDirectory, "backup")
-      const { epoch: before } = yield* backUp(directory, backup)
-      yield* inStore(directory)(put("n", "later", 1))
-      assert.match(yield* failure(Restore.restore({ backup, directory, force: false })), /is not empty: it has kv\.db$/)
-      const restored = yield* Restore.restore({ backup, directory, force: true })
-      assert.deepInclude(restored, { entries: 5, lastSeq: 5, epochBefore: before, sessions: null })
-      assert.notStrictEqual(restored.epoch, before)
-      const check = Effect.gen(function* () {
-        assert.strictEqual(yield* lastSeq, 5)
-        assert.strictEqual(yield* epoch, restored.epoch)
-        assert.strictEqual((yield* get("n", "later"))._tag, "None")
-      })
-      yield* inStore(directory)(check)
-      // Nothing is deleted, and what was moved aside is a store.
-      yield* inStore(restored.aside!)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 6)))
+  test.scopedLive("restores the content of the backup, with a new epoch, and moves previous files aside", function* () {
+    const directory = yield* store(5)
+    const backup = join(yield* temporaryDirectory, "backup")
+    const { epoch: before } = yield* backUp(directory, backup)
+    yield* inStore(directory)(put("n", "later", 1))
+    assert.match(yield* failure(Restore.restore({ backup, directory, force: false })), /is not empty: it has kv\.db$/)
+    const restored = yield* Restore.restore({ backup, directory, force: true })
+    assert.deepInclude(restored, { entries: 5, lastSeq: 5, epochBefore: before, sessions: null })
+    assert.notStrictEqual(restored.epoch, before)
+    const check = Effect.gen(function* () {
+      assert.strictEqual(yield* lastSeq, 5)
+      assert.strictEqual(yield* epoch, restored.epoch)
+      assert.strictEqual((yield* get("n", "later"))._tag, "None")
     })
-  )
+    yield* inStore(directory)(check)
+    // Nothing is deleted, and what was moved aside is a store.
+    yield* inStore(restored.aside!)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 6)))
+  })
 
-  it.scopedLive("refuses backups that are incomplete, damaged, newer or mixed, or in use, and changes nothing", () =>
-    Effect.gen(function* () {
+  test.scopedLive(
+    "refuses backups that are incomplete, damaged, newer or mixed, or in use, and changes nothing",
+    function* () {
       const directory = yield* store(3)
       const place = yield* temporaryDirectory
       yield* makeSessions(directory)
@@ -59,11 +59,12 @@ describe("a restore", () => {
       const other = join(place, "other")
       yield* makeSessions(directory, "tenant/one")
       yield* backUp(directory, other)
-      const changed = (name: string, change: (backup: string) => void): string => {
+      /** The good backup under another name, with one of its files changed. */
+      const changed = (name: string, file: string, change: (file: string) => void): string => {
         const backup = join(place, name)
         mkdirSync(backup)
-        for (const file of readdirSync(good)) copyFileSync(join(good, file), join(backup, file))
-        change(backup)
+        for (const each of readdirSync(good)) copyFileSync(join(good, each), join(backup, each))
+        change(join(backup, file))
         return backup
       }
       const file = (name: string, change: (file: string) => void): string => {
@@ -76,22 +77,19 @@ describe("a restore", () => {
         [join(place, "nowhere"), /nowhere does not exist$/],
         [file("empty.db", path => truncateSync(path, 0)), /^kv\.db is damaged: it is empty$/],
         [
-          changed("large", backup => appendFileSync(join(backup, "backup.json"), " ".repeat(100_000))),
+          changed("large", "backup.json", path => appendFileSync(path, " ".repeat(100_000))),
           /is damaged, or of a newer/
         ],
-        [changed("nothing", backup => rmSync(join(backup, "backup.json"))), /is not a backup: it has no backup\.json$/],
-        [changed("garbled", backup => appendFileSync(join(backup, "backup.json"), "}")), /is damaged, or of a newer/],
-        [changed("missing", backup => rmSync(join(backup, "sessions.db"))), /sessions\.db is missing/],
+        [changed("nothing", "backup.json", path => rmSync(path)), /is not a backup: it has no backup\.json$/],
+        [changed("garbled", "backup.json", path => appendFileSync(path, "}")), /is damaged, or of a newer/],
+        [changed("missing", "sessions.db", path => rmSync(path)), /sessions\.db is missing/],
+        [changed("short", "kv.db", path => truncateSync(path, 4096)), /has 4096 bytes, and backup\.json says/],
         [
-          changed("short", backup => truncateSync(join(backup, "kv.db"), 4096)),
-          /has 4096 bytes, and backup\.json says/
-        ],
-        [
-          changed("bits", backup => writeSync(openSync(join(backup, "kv.db"), "r+"), "x", 5000)),
+          changed("bits", "kv.db", path => writeSync(openSync(path, "r+"), "x", 5000)),
           /kv\.db is damaged, or not of this backup/
         ],
         [
-          changed("mixed", backup => copyFileSync(join(other, "sessions.db"), join(backup, "sessions.db"))),
+          changed("mixed", "sessions.db", path => copyFileSync(join(other, "sessions.db"), path)),
           /sessions\.db is damaged, or not of this backup/
         ],
         [file("half.db", path => truncateSync(path, 3 * 4096)), /kv\.db is damaged/],
@@ -129,11 +127,12 @@ describe("a restore", () => {
       const linked = yield* temporaryDirectory
       symlinkSync(join(directory, "kv.db"), join(linked, "kv.db"))
       assert.match(yield* failure(Restore.restore({ backup: good, directory: linked, force: true })), /symbolic link$/)
-    })
+    }
   )
 
-  it.scopedLive("gives histories of sessions new epochs, and leaves none with the backup of a store alone", () =>
-    Effect.gen(function* () {
+  test.scopedLive(
+    "gives histories of sessions new epochs, and leaves none with the backup of a store alone",
+    function* () {
       const directory = yield* store(1)
       const sessions = yield* makeSessions(directory, "tenant/one")
       const place = yield* temporaryDirectory
@@ -147,98 +146,87 @@ describe("a restore", () => {
       const { aside } = yield* Restore.restore({ backup: alone, directory, force: true })
       assert.isFalse(existsSync(sessions))
       assert.isTrue(existsSync(join(aside!, "sessions.db")))
-    })
+    }
   )
 
-  it.scopedLive("is not finished with files of another program, whatever their names", () =>
-    Effect.gen(function* () {
-      const directory = yield* store(2)
-      const backup = join(yield* temporaryDirectory, "backup")
-      yield* backUp(directory, backup)
-      yield* inStore(directory)(put("n", "later", 1))
-      const isUntouched = inStore(directory)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 3)))
-      // Both are stores, but none of them is what a restore has made ready.
-      yield* Restore.restore({ backup, directory: join(directory, "restored"), force: false })
-      yield* isUntouched
-      assert.isTrue(existsSync(join(directory, "restored", "kv.db")))
-      const taken = join(directory, "restore.ready")
-      renameSync(join(directory, "restored"), taken)
-      const files = () => names(directory).filter(name => !name.endsWith(".lock"))
-      const before = files()
-      const opened = yield* Effect.exit(isUntouched)
-      assert.isTrue(Exit.isFailure(opened))
-      assert.match(String(opened), /restore\.ready has the name of a restore but is not one: move it away/)
-      assert.deepStrictEqual(files(), before)
-      assert.match(
-        yield* failure(Restore.restore({ backup, directory, force: true })),
-        /restore\.ready has the name of a/
-      )
-      renameSync(taken, join(directory, "other"))
-      yield* isUntouched
-      const reserved = [taken, `${taken}/`, join(directory, "restore.0123456789abcdef.part")]
-      for (const path of reserved) {
-        const refusals = [Restore.restore({ backup, directory: path, force: true }), backUp(directory, path)]
-        for (const refusal of refusals) {
-          assert.match(
-            yield* failure<unknown, Backup.BackupFailed>(refusal),
-            /has a name that is reserved for restores$/
-          )
-        }
-        assert.isFalse(existsSync(path))
+  test.scopedLive("is not finished with files of another program, whatever their names", function* () {
+    const directory = yield* store(2)
+    const backup = join(yield* temporaryDirectory, "backup")
+    yield* backUp(directory, backup)
+    yield* inStore(directory)(put("n", "later", 1))
+    const isUntouched = inStore(directory)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 3)))
+    // Both are stores, but none of them is what a restore has made ready.
+    yield* Restore.restore({ backup, directory: join(directory, "restored"), force: false })
+    yield* isUntouched
+    assert.isTrue(existsSync(join(directory, "restored", "kv.db")))
+    const taken = join(directory, "restore.ready")
+    renameSync(join(directory, "restored"), taken)
+    const files = () => names(directory).filter(name => !name.endsWith(".lock"))
+    const before = files()
+    const opened = yield* Effect.exit(isUntouched)
+    assert.isTrue(Exit.isFailure(opened))
+    assert.match(String(opened), /restore\.ready has the name of a restore but is not one: move it away/)
+    assert.deepStrictEqual(files(), before)
+    assert.match(
+      yield* failure(Restore.restore({ backup, directory, force: true })),
+      /restore\.ready has the name of a/
+    )
+    renameSync(taken, join(directory, "other"))
+    yield* isUntouched
+    const reserved = [taken, `${taken}/`, join(directory, "restore.0123456789abcdef.part")]
+    for (const path of reserved) {
+      const refusals = [Restore.restore({ backup, directory: path, force: true }), backUp(directory, path)]
+      for (const refusal of refusals) {
+        assert.match(yield* failure<unknown, Backup.BackupFailed>(refusal), /has a name that is reserved for restores$/)
       }
-    })
-  )
+      assert.isFalse(existsSync(path))
+    }
+  })
 
-  it.scoped("keeps what earlier ones have moved aside, also if the clock is stopped", () =>
-    Effect.gen(function* () {
-      const directory = yield* store(3)
-      const backup = join(yield* temporaryDirectory, "backup")
-      yield* backUp(directory, backup)
-      const asides: Array<string | null> = []
-      for (const key of ["first", "second"]) {
-        yield* inStore(directory)(put("n", key, 1))
-        asides.push((yield* Restore.restore({ backup, directory, force: true })).aside)
-      }
-      assert.deepStrictEqual(asides, [
-        join(directory, "before-restore-1970-01-01T00-00-00-000Z"),
-        join(directory, "before-restore-1970-01-01T00-00-00-000Z.2")
-      ])
-      assert.strictEqual((yield* inStore(asides[0]!)(get("n", "first")))._tag, "Some")
-    })
-  )
+  test.scoped("keeps what earlier ones have moved aside, also if the clock is stopped", function* () {
+    const directory = yield* store(3)
+    const backup = join(yield* temporaryDirectory, "backup")
+    yield* backUp(directory, backup)
+    const asides: Array<string | null> = []
+    for (const key of ["first", "second"]) {
+      yield* inStore(directory)(put("n", key, 1))
+      asides.push((yield* Restore.restore({ backup, directory, force: true })).aside)
+    }
+    assert.deepStrictEqual(asides, [
+      join(directory, "before-restore-1970-01-01T00-00-00-000Z"),
+      join(directory, "before-restore-1970-01-01T00-00-00-000Z.2")
+    ])
+    assert.strictEqual((yield* inStore(asides[0]!)(get("n", "first")))._tag, "Some")
+  })
 })
 
 describe("a copy of a file", () => {
-  it.scopedLive("is interrupted at once on a disk that does not answer", () =>
-    Effect.gen(function* () {
-      const [fifo] = (yield* Fifo.make(1)).paths
-      const target = join(yield* temporaryDirectory, "copy")
-      const copying = yield* Effect.fork(Restore.copyFile(fifo!, target, () => {}))
-      yield* Effect.yieldNow()
-      assert.isTrue(Exit.isInterrupted(yield* Fiber.interrupt(copying)))
-    })
-  )
+  test.scopedLive("is interrupted at once on a disk that does not answer", function* () {
+    const [fifo] = (yield* Fifo.make(1)).paths
+    const target = join(yield* temporaryDirectory, "copy")
+    const copying = yield* Effect.fork(Restore.copyFile(fifo!, target, () => {}))
+    yield* Effect.yieldNow()
+    assert.isTrue(Exit.isInterrupted(yield* Fiber.interrupt(copying)))
+  })
 
-  it.scopedLive("is flushed after its last byte", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const source = join(directory, "source")
-      const bytes = 3 * 1024 * 1024 + 1
-      writeFileSync(source, Buffer.alloc(bytes, 7))
-      const flushes: Array<number> = []
-      const { fsync } = fs
-      const recording: typeof fsync = Object.assign((descriptor: number, done: fs.NoParamCallback) => {
-        flushes.push(statSync(join(directory, "target")).size)
-        fsync(descriptor, done)
-      }, fsync)
-      yield* Effect.acquireRelease(
-        Effect.sync(() => Object.assign(fs, { fsync: recording })),
-        () => Effect.sync(() => Object.assign(fs, { fsync }))
-      )
-      yield* Restore.copyFile(source, join(directory, "target"), () => {})
-      assert.deepStrictEqual(flushes, [bytes])
-    })
-  )
+  test.scopedLive("is flushed after its last byte", function* () {
+    const directory = yield* temporaryDirectory
+    const source = join(directory, "source")
+    const bytes = 3 * 1024 * 1024 + 1
+    writeFileSync(source, Buffer.alloc(bytes, 7))
+    const flushes: Array<number> = []
+    const { fsync } = fs
+    const recording: typeof fsync = Object.assign((descriptor: number, done: fs.NoParamCallback) => {
+      flushes.push(statSync(join(directory, "target")).size)
+      fsync(descriptor, done)
+    }, fsync)
+    yield* Effect.acquireRelease(
+      Effect.sync(() => Object.assign(fs, { fsync: recording })),
+      () => Effect.sync(() => Object.assign(fs, { fsync }))
+    )
+    yield* Restore.copyFile(source, join(directory, "target"), () => {})
+    assert.deepStrictEqual(flushes, [bytes])
+  })
 })
 
 describe("a restore that fails", () => {

@@ -1,8 +1,12 @@
 /** Which epoch the log in a database has. */
+
 import { expect } from "@effect/vitest"
-import { Effect, Fiber } from "effect"
+import { Context, Effect, Fiber, Layer } from "effect"
+import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import * as Change from "../../../src/Kv/Change.ts"
-import { copyOf, createDatabase, newDatabase, server, sql } from "../../postgres/Databases.ts"
+import { Store } from "../../../src/Kv/Store.ts"
+import { fencesOf } from "../../Docs/Page.ts"
+import { copyOf, createDatabase, newDatabase, nodeLayer, optionsOf, server, sql } from "../../postgres/Databases.ts"
 import { live, onPostgres } from "../../postgres/Live.ts"
 import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
@@ -149,5 +153,37 @@ onPostgres("Postgres, epochs", () => {
       expect(yield* records(started)).toHaveLength(1)
     }).pipe(Effect.scoped, Effect.provide(layer))
     expect(lines.join()).toContain("does not change the epoch")
+  })
+})
+
+onPostgres("Postgres, a promoted logical replica", () => {
+  live("stores sessions and counts entries after its sequences were set", function* () {
+    const url = yield* newDatabase
+    const run = (...statements: ReadonlyArray<string>) => sql(url, ...statements)
+    const started = Effect.map(Layer.build(nodeLayer(optionsOf(url))), context => ({
+      events: Context.get(context, SessionEvents),
+      store: Context.get(context, Store)
+    }))
+    const write = (store: Context.Tag.Service<Store>, ...keys: ReadonlyArray<string>) =>
+      Effect.forEach(keys, key => store.commit({ operations: [set(namespace, key, 1)], actor: "tester" }))
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const { events, store } = yield* started
+        yield* write(store, "a", "b", "c")
+        yield* events.open("t/before", "e")
+      })
+    )
+    yield* run("SELECT causeway.fold_counts(1, 1000)")
+    const sequences = yield* run("SELECT sequencename AS name FROM pg_sequences WHERE schemaname = 'causeway'")
+    expect(sequences).toHaveLength(4)
+    yield* run(...sequences.map(({ name }) => `ALTER SEQUENCE causeway.${name} RESTART`))
+
+    const [statement] = fencesOf("docs/postgresql.md").filter(({ code }) => code.includes("setval("))
+    yield* run(statement!.code)
+    const { events, store } = yield* started
+    yield* events.open("t/after", "e")
+    yield* write(store, "d")
+    const { namespaces } = yield* store.namespaces({ prefix: "", after: "", limit: 10, tenant: "" })
+    expect(namespaces).toEqual([{ namespace, count: 4 }])
   })
 })

@@ -1,11 +1,12 @@
 /** Housekeeping of a database: it sleeps until something is due, whichever node has written it. */
-import { expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Clock, Effect, Layer, Option, TestClock, TestServices } from "effect"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import * as Housekeeping from "../../../src/Storage/Housekeeping.ts"
 import { newDatabase, withOwnClock } from "../../postgres/Databases.ts"
 import { live, onPostgres } from "../../postgres/Live.ts"
 import { set, start } from "../../suites/Store/Fixture.ts"
+import { test } from "../../Tests.ts"
 import * as Fixture from "./Fixture.ts"
 import { namespace } from "./Fixture.ts"
 
@@ -21,8 +22,9 @@ const until = (isReached: Effect.Effect<boolean, unknown>) =>
   })
 
 onPostgres("Housekeeping of PostgreSQL", () => {
-  it.scoped("asks for nothing while nothing is due, and learns at once what another node has made due earlier", () =>
-    Effect.gen(function* () {
+  test.scoped(
+    "asks for nothing while nothing is due, and learns at once what another node has made due earlier",
+    function* () {
       yield* TestClock.setTime(start)
       const url = yield* newDatabase
       const [one, other] = [yield* node(url), yield* node(url)]
@@ -51,7 +53,7 @@ onPostgres("Housekeeping of PostgreSQL", () => {
       yield* TestClock.setTime(early)
       yield* until(Effect.map(Fixture.records(other), records => records.length === 3))
       expect((yield* Fixture.records(other))[2]).toMatchObject({ op: "delete", key: "early", actor: "expiry" })
-    })
+    }
   )
 
   live("times that are due are those of the clock of the node, however far the database is ahead", function* () {

@@ -15,6 +15,7 @@ import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { onlyLong } from "../../Scale.ts"
 import { set } from "../../suites/Store/Fixture.ts"
+import { test } from "../../Tests.ts"
 
 const { bySystemClock, offsetOf, withSample } = DatabaseClock
 
@@ -79,27 +80,25 @@ describe("the time of the database", () => {
     expect(withSample(before, { offset: 200, roundTrip: 400 })).toHaveLength(8)
   })
 
-  it.scoped("continues when the wall clock of a node is set, and is that of a test's clock", () =>
-    Effect.gen(function* () {
-      const original = Date.now
-      yield* Effect.addFinalizer(() =>
-        Effect.sync(() => {
-          Date.now = original
-        })
-      )
-      const ofSystem = yield* bySystemClock(DatabaseClock.make)
-      const ofTest = yield* DatabaseClock.make
-      expect(ofSystem.lastServerTime()).toBe(Number.NEGATIVE_INFINITY)
-      const answered = Effect.sync(() => ({ now: original() - 3_600_000 }))
-      for (const clock of [ofSystem, ofTest]) yield* clock.measure(answered)
-      const anHourAgo = ofSystem.now()
-      expect(Math.abs(anHourAgo - (original() - 3_600_000))).toBeLessThan(1_800_000)
-      Date.now = () => original() + 86_400_000
-      expect(ofSystem.now() - anHourAgo).toBeLessThan(1_800_000)
-      expect(ofTest.now()).toBe(0)
-      expect(ofTest.lastServerTime()).toBeGreaterThan(0)
-    })
-  )
+  test.scoped("continues when the wall clock of a node is set, and is that of a test's clock", function* () {
+    const original = Date.now
+    yield* Effect.addFinalizer(() =>
+      Effect.sync(() => {
+        Date.now = original
+      })
+    )
+    const ofSystem = yield* bySystemClock(DatabaseClock.make)
+    const ofTest = yield* DatabaseClock.make
+    expect(ofSystem.lastServerTime()).toBe(Number.NEGATIVE_INFINITY)
+    const answered = Effect.sync(() => ({ now: original() - 3_600_000 }))
+    for (const clock of [ofSystem, ofTest]) yield* clock.measure(answered)
+    const anHourAgo = ofSystem.now()
+    expect(Math.abs(anHourAgo - (original() - 3_600_000))).toBeLessThan(1_800_000)
+    Date.now = () => original() + 86_400_000
+    expect(ofSystem.now() - anHourAgo).toBeLessThan(1_800_000)
+    expect(ofTest.now()).toBe(0)
+    expect(ofTest.lastServerTime()).toBeGreaterThan(0)
+  })
 })
 
 onPostgres("Postgres, wake-ups", () => {

@@ -17,6 +17,7 @@ import { live, onPostgres } from "../../postgres/Live.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { onlyLong } from "../../Scale.ts"
 import { set } from "../../suites/Store/Fixture.ts"
+import { test } from "../../Tests.ts"
 import {
   isUnavailable,
   later,
@@ -104,21 +105,19 @@ onPostgres("Postgres, opening", () => {
     }
   )
 
-  it.effect("a role whose time limit is too short to be replaced is named", () =>
-    Effect.gen(function* () {
-      const client = Object.assign(new pg.Client(), {
-        connect: () => Promise.resolve(),
-        query: () => {
-          const error = new pg.DatabaseError("canceling statement due to statement timeout", 7, "error")
-          error.code = "57014"
-          return Promise.reject(error)
-        }
-      })
-      const connecting = Effect.tryPromise(() => Client.connectClient(client, { statementTimeout: 1900 }))
-      const { error } = yield* Effect.flip(connecting)
-      expect(String(error)).toContain("the statement_timeout of the role or of the database is too short")
+  test.effect("a role whose time limit is too short to be replaced is named", function* () {
+    const client = Object.assign(new pg.Client(), {
+      connect: () => Promise.resolve(),
+      query: () => {
+        const error = new pg.DatabaseError("canceling statement due to statement timeout", 7, "error")
+        error.code = "57014"
+        return Promise.reject(error)
+      }
     })
-  )
+    const connecting = Effect.tryPromise(() => Client.connectClient(client, { statementTimeout: 1900 }))
+    const { error } = yield* Effect.flip(connecting)
+    expect(String(error)).toContain("the statement_timeout of the role or of the database is too short")
+  })
 
   live(
     "time limits of the role for transactions and locks end no migration, however late its statements arrive",

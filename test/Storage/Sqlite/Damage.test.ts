@@ -12,6 +12,7 @@ import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { serve } from "../../service/InProcess.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import { test } from "../../Tests.ts"
 import { countedOf, listening } from "./DamageFixture.ts"
 
 const apiKey = "key-that-writes"
@@ -195,85 +196,80 @@ describe("a database with damaged pages", () => {
     })
   )
 
-  it.scopedLive(
+  test.scopedLive(
     "at the end of the log: the service starts without writes, and serves entries and earlier records",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        yield* fill(directory)
-        const file = join(directory, "kv.db")
-        const db = new Database(file, { readonly: true })
-        const [last] = db
-          .prepare<[], number>(
-            "SELECT pageno FROM dbstat WHERE name = 'changes' AND pagetype = 'leaf' ORDER BY path DESC"
-          )
-          .pluck()
-          .all()
-        db.close()
-        overwrite(file, [last!])
-        const { call } = yield* launch(directory)
-        const entry = `/kv/${encodeURIComponent(namespaceOf("b"))}/${keyOf(7)}`
-        expect((yield* call(entry)).status).toBe(200)
-        expect((yield* call(entry, { method: "PUT", body: '{"value":1}' })).status).toBe(503)
-        expect((yield* call("/ready")).text).toContain('"ok":false')
-        expect((yield* call(entry)).status).toBe(200)
-      })
-  )
-
-  it.scopedLive("at the start of the log: reads behind it are served, and count it", () =>
-    Effect.gen(function* () {
+    function* () {
       const directory = yield* temporaryDirectory
       yield* fill(directory)
       const file = join(directory, "kv.db")
       const db = new Database(file, { readonly: true })
-      const first = db
-        .prepare<[], number>("SELECT pageno FROM dbstat WHERE name = 'changes' AND pagetype = 'leaf' ORDER BY path")
+      const [last] = db
+        .prepare<[], number>(
+          "SELECT pageno FROM dbstat WHERE name = 'changes' AND pagetype = 'leaf' ORDER BY path DESC"
+        )
         .pluck()
-        .get()
+        .all()
       db.close()
-      overwrite(file, [first!])
-      const before = yield* counted("read")
-      yield* Effect.gen(function* () {
-        const log = yield* ChangeLog
-        const after = entriesPerTenant
-        for (let tries = 0; tries < 2; tries++) {
-          expect((yield* log.read({ after, limit: 10, tenant: "" })).changes).toHaveLength(10)
-        }
-        expect(yield* Effect.flip(log.read({ after: 0, limit: 10, tenant: "" }))).toMatchObject({ isUnreadable: true })
-      }).pipe(
-        Effect.provide(Sqlite.layer({ directory, writer: "inline" })),
-        Effect.provide(Logger.remove(Logger.defaultLogger))
-      )
-      expect((yield* counted("read")) - before).toBeGreaterThanOrEqual(3)
-    })
+      overwrite(file, [last!])
+      const { call } = yield* launch(directory)
+      const entry = `/kv/${encodeURIComponent(namespaceOf("b"))}/${keyOf(7)}`
+      expect((yield* call(entry)).status).toBe(200)
+      expect((yield* call(entry, { method: "PUT", body: '{"value":1}' })).status).toBe(503)
+      expect((yield* call("/ready")).text).toContain('"ok":false')
+      expect((yield* call(entry)).status).toBe(200)
+    }
   )
 
-  for (const writer of ["inline", "thread"] as const) {
-    it.scopedLive(`is counted, and logged once for a while, written ${writer}`, () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        yield* fill(directory)
-        const file = join(directory, "kv.db")
-        const [key = ""] = spoil(file).keys
-        const lines: Array<string> = []
-        const before = [yield* counted("read"), yield* counted("write")]
-        yield* Effect.gen(function* () {
-          const store = yield* Store
-          for (let tries = 0; tries < 3; tries++) {
-            expect(yield* Effect.flip(store.get(namespaceOf("b"), key))).toMatchObject({
-              _tag: "StoreUnavailable",
-              reason: expect.stringMatching(/^SQLITE_CORRUPT/)
-            })
-          }
-          const write = (tenant: string) =>
-            Effect.either(store.commit({ operations: [set(namespaceOf(tenant), key, 1)], actor: "tester" }))
-          // All of them at once, and so in one group or two.
-          const outcomes = yield* Effect.all([write("a"), write("b"), write("a")], { concurrency: "unbounded" })
-          expect(outcomes.map(({ _tag }) => _tag)).toEqual(["Right", "Left", "Right"])
-        }).pipe(Effect.provide(Sqlite.layer({ directory, writer })), listening(lines))
-        expect([(yield* counted("read")) - before[0]!, (yield* counted("write")) - before[1]!]).toEqual([3, 1])
-        expect(lines).toEqual(["The store database is damaged"])
-      })
+  test.scopedLive("at the start of the log: reads behind it are served, and count it", function* () {
+    const directory = yield* temporaryDirectory
+    yield* fill(directory)
+    const file = join(directory, "kv.db")
+    const db = new Database(file, { readonly: true })
+    const first = db
+      .prepare<[], number>("SELECT pageno FROM dbstat WHERE name = 'changes' AND pagetype = 'leaf' ORDER BY path")
+      .pluck()
+      .get()
+    db.close()
+    overwrite(file, [first!])
+    const before = yield* counted("read")
+    yield* Effect.gen(function* () {
+      const log = yield* ChangeLog
+      const after = entriesPerTenant
+      for (let tries = 0; tries < 2; tries++) {
+        expect((yield* log.read({ after, limit: 10, tenant: "" })).changes).toHaveLength(10)
+      }
+      expect(yield* Effect.flip(log.read({ after: 0, limit: 10, tenant: "" }))).toMatchObject({ isUnreadable: true })
+    }).pipe(
+      Effect.provide(Sqlite.layer({ directory, writer: "inline" })),
+      Effect.provide(Logger.remove(Logger.defaultLogger))
     )
+    expect((yield* counted("read")) - before).toBeGreaterThanOrEqual(3)
+  })
+
+  for (const writer of ["inline", "thread"] as const) {
+    test.scopedLive(`is counted, and logged once for a while, written ${writer}`, function* () {
+      const directory = yield* temporaryDirectory
+      yield* fill(directory)
+      const file = join(directory, "kv.db")
+      const [key = ""] = spoil(file).keys
+      const lines: Array<string> = []
+      const before = [yield* counted("read"), yield* counted("write")]
+      yield* Effect.gen(function* () {
+        const store = yield* Store
+        for (let tries = 0; tries < 3; tries++) {
+          expect(yield* Effect.flip(store.get(namespaceOf("b"), key))).toMatchObject({
+            _tag: "StoreUnavailable",
+            reason: expect.stringMatching(/^SQLITE_CORRUPT/)
+          })
+        }
+        const write = (tenant: string) =>
+          Effect.either(store.commit({ operations: [set(namespaceOf(tenant), key, 1)], actor: "tester" }))
+        // All of them at once, and so in one group or two.
+        const outcomes = yield* Effect.all([write("a"), write("b"), write("a")], { concurrency: "unbounded" })
+        expect(outcomes.map(({ _tag }) => _tag)).toEqual(["Right", "Left", "Right"])
+      }).pipe(Effect.provide(Sqlite.layer({ directory, writer })), listening(lines))
+      expect([(yield* counted("read")) - before[0]!, (yield* counted("write")) - before[1]!]).toEqual([3, 1])
+      expect(lines).toEqual(["The store database is damaged"])
+    })
   }
 })

@@ -4,6 +4,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { ConfigProvider, Effect, Fiber, Option, TestClock } from "effect"
 import type { Dependency } from "../../../src/Operations/Health/Api.ts"
 import * as Replication from "../../../src/Storage/Sqlite/Replication.ts"
+import { test } from "../../Tests.ts"
 
 /** What the check says of a directory with these files; a name that ends in a slash is a directory's. */
 const checked = (...names: ReadonlyArray<string>) =>
@@ -53,44 +54,38 @@ describe("the replication check", () => {
     )
   )
 
-  it.effect("is degraded with a reason if the directory cannot be read", () =>
-    Effect.gen(function* () {
-      const file = Effect.gen(function* () {
-        const files = yield* FileSystem.FileSystem
-        return yield* Replication.check({ directory: yield* files.makeTempFileScoped() })
-      }).pipe(Effect.scoped, Effect.provide(NodeFileSystem.layer))
-      const { status, error } = yield* file
-      assert.strictEqual(status, "degraded")
-      assert.match(error ?? "", /^The data directory cannot be read \(\w+\)$/)
-    })
-  )
+  test.effect("is degraded with a reason if the directory cannot be read", function* () {
+    const file = Effect.gen(function* () {
+      const files = yield* FileSystem.FileSystem
+      return yield* Replication.check({ directory: yield* files.makeTempFileScoped() })
+    }).pipe(Effect.scoped, Effect.provide(NodeFileSystem.layer))
+    const { status, error } = yield* file
+    assert.strictEqual(status, "degraded")
+    assert.match(error ?? "", /^The data directory cannot be read \(\w+\)$/)
+  })
 
-  it.effect("does not wait for a disk that hangs", () =>
-    Effect.gen(function* () {
-      const check = Replication.check({ directory: "." })
-      const fiber = yield* Effect.fork(
-        Effect.provideService(check, FileSystem.FileSystem, FileSystem.makeNoop({ readDirectory: () => Effect.never }))
-      )
-      yield* TestClock.adjust("2 seconds")
-      assert.deepStrictEqual(yield* Fiber.join(fiber), {
-        name: "replication",
-        status: "degraded",
-        error: "The data directory does not answer within 2s"
-      })
+  test.effect("does not wait for a disk that hangs", function* () {
+    const check = Replication.check({ directory: "." })
+    const fiber = yield* Effect.fork(
+      Effect.provideService(check, FileSystem.FileSystem, FileSystem.makeNoop({ readDirectory: () => Effect.never }))
+    )
+    yield* TestClock.adjust("2 seconds")
+    assert.deepStrictEqual(yield* Fiber.join(fiber), {
+      name: "replication",
+      status: "degraded",
+      error: "The data directory does not answer within 2s"
     })
-  )
+  })
 
-  it.effect("runs only if it is enabled", () =>
-    Effect.gen(function* () {
-      const load = (variables: Readonly<Record<string, string>>) =>
-        Effect.withConfigProvider(Replication.config, ConfigProvider.fromMap(new Map(Object.entries(variables))))
-      assert.deepStrictEqual(yield* load({}), Option.none())
-      assert.deepStrictEqual(yield* load({ REPLICATION_ENABLED: "false" }), Option.none())
-      assert.deepStrictEqual(yield* load({ REPLICATION_ENABLED: "" }), Option.none())
-      assert.deepStrictEqual(
-        yield* load({ REPLICATION_ENABLED: "true", DATA_DIR: "/data" }),
-        Option.some({ directory: "/data" })
-      )
-    })
-  )
+  test.effect("runs only if it is enabled", function* () {
+    const load = (variables: Readonly<Record<string, string>>) =>
+      Effect.withConfigProvider(Replication.config, ConfigProvider.fromMap(new Map(Object.entries(variables))))
+    assert.deepStrictEqual(yield* load({}), Option.none())
+    assert.deepStrictEqual(yield* load({ REPLICATION_ENABLED: "false" }), Option.none())
+    assert.deepStrictEqual(yield* load({ REPLICATION_ENABLED: "" }), Option.none())
+    assert.deepStrictEqual(
+      yield* load({ REPLICATION_ENABLED: "true", DATA_DIR: "/data" }),
+      Option.some({ directory: "/data" })
+    )
+  })
 })

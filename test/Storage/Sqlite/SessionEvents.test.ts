@@ -1,7 +1,7 @@
 /** A session database that is partly damaged, or that cannot be written, and what it overwrites. */
 import { chmodSync, chownSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Duration, Effect } from "effect"
 import { type Append, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
@@ -10,6 +10,7 @@ import { writer as plugin } from "../../../src/Storage/Sqlite/SessionEvents/Tabl
 import * as Sqlite from "../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as OtherUser from "../../faults/OtherUser.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import { test } from "../../Tests.ts"
 import { countedOf, listening } from "./DamageFixture.ts"
 
 const retention = { events: 1000, bytes: 1024 * 1024 * 1024 }
@@ -55,132 +56,118 @@ const counted = countedOf("session")
 
 describe("A damaged session database", () => {
   for (const writer of ["inline", "thread"] as const) {
-    it.scopedLive(`is reported, and does not affect other sessions, written ${writer}`, () =>
-      Effect.gen(function* () {
-        const { directory } = yield* damaged
-        const lines: Array<string> = []
-        const before = yield* counted("read")
-        yield* Effect.gen(function* () {
-          const events = yield* SessionEvents
-          for (let tries = 0; tries < 3; tries++) {
-            expect(yield* Effect.flip(events.read("t/broken", 0, 10))).toMatchObject({
-              _tag: "SessionUnreadable",
-              session: "t/broken",
-              reason: expect.stringMatching(/^SQLITE_CORRUPT/)
-            })
-          }
-          expect((yield* Effect.flatten(events.read("t/well", 0, 100))).events).toHaveLength(20)
-          // All of them at once, and so in one group or a few.
-          const outcomes = yield* Effect.forEach(
-            Array.from({ length: 20 }, (_, index) => index),
-            index => Effect.either(index === 10 ? events.remove("t/broken") : events.open(`t/new-${index}`, "e")),
-            { concurrency: "unbounded" }
-          )
-          expect(outcomes.map(({ _tag }) => _tag)).toEqual(
-            outcomes.map((_, index) => (index === 10 ? "Left" : "Right"))
-          )
-          yield* events.append(append("t/well", 20, "the next one"))
-          expect((yield* Effect.flatten(events.read("t/well", 20, 100))).events).toEqual([
-            { seq: 21, text: "the next one" }
-          ])
-        }).pipe(Effect.provide(Sqlite.layer({ directory, writer })), listening(lines))
-        expect((yield* counted("read")) - before).toBe(3)
-        // Once for a while, not each time.
-        expect(lines).toEqual(["The session database is damaged"])
-      })
-    )
+    test.scopedLive(`is reported, and does not affect other sessions, written ${writer}`, function* () {
+      const { directory } = yield* damaged
+      const lines: Array<string> = []
+      const before = yield* counted("read")
+      yield* Effect.gen(function* () {
+        const events = yield* SessionEvents
+        for (let tries = 0; tries < 3; tries++) {
+          expect(yield* Effect.flip(events.read("t/broken", 0, 10))).toMatchObject({
+            _tag: "SessionUnreadable",
+            session: "t/broken",
+            reason: expect.stringMatching(/^SQLITE_CORRUPT/)
+          })
+        }
+        expect((yield* Effect.flatten(events.read("t/well", 0, 100))).events).toHaveLength(20)
+        // All of them at once, and so in one group or a few.
+        const outcomes = yield* Effect.forEach(
+          Array.from({ length: 20 }, (_, index) => index),
+          index => Effect.either(index === 10 ? events.remove("t/broken") : events.open(`t/new-${index}`, "e")),
+          { concurrency: "unbounded" }
+        )
+        expect(outcomes.map(({ _tag }) => _tag)).toEqual(outcomes.map((_, index) => (index === 10 ? "Left" : "Right")))
+        yield* events.append(append("t/well", 20, "the next one"))
+        expect((yield* Effect.flatten(events.read("t/well", 20, 100))).events).toEqual([
+          { seq: 21, text: "the next one" }
+        ])
+      }).pipe(Effect.provide(Sqlite.layer({ directory, writer })), listening(lines))
+      expect((yield* counted("read")) - before).toBe(3)
+      // Once for a while, not each time.
+      expect(lines).toEqual(["The session database is damaged"])
+    })
   }
 
-  it.scopedLive("does not prevent the removal of old readable events", () =>
-    Effect.gen(function* () {
-      const { directory } = yield* damaged
-      yield* Effect.gen(function* () {
-        const events = yield* SessionEvents
-        expect(yield* events.trim(Duration.hours(1))).toBe(20)
-        expect((yield* Effect.flatten(events.read("t/well", 0, 100))).events).toEqual([])
-        expect(yield* Effect.flip(events.read("t/broken", 0, 100))).toMatchObject({ _tag: "SessionUnreadable" })
-      }).pipe(Effect.provide(Sqlite.layer({ directory, writer: "inline" })), listening([]))
-    })
-  )
+  test.scopedLive("does not prevent the removal of old readable events", function* () {
+    const { directory } = yield* damaged
+    yield* Effect.gen(function* () {
+      const events = yield* SessionEvents
+      expect(yield* events.trim(Duration.hours(1))).toBe(20)
+      expect((yield* Effect.flatten(events.read("t/well", 0, 100))).events).toEqual([])
+      expect(yield* Effect.flip(events.read("t/broken", 0, 100))).toMatchObject({ _tag: "SessionUnreadable" })
+    }).pipe(Effect.provide(Sqlite.layer({ directory, writer: "inline" })), listening([]))
+  })
 
-  it.scopedLive("does not move the start of a history back when older events can be read again", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const file = join(directory, "sessions.db")
-      const layer = Sqlite.layer({ directory, writer: "inline" })
-      yield* Effect.gen(function* () {
-        const events = yield* SessionEvents
-        yield* events.open("t/s", "e")
-        yield* events.append(append("t/s", 0, marker.repeat(2000), "2", "3", "4", "5"))
-        yield* events.append({ ...append("t/s", 5, "6"), timestamp: Date.now() })
-      }).pipe(Effect.provide(layer))
-      const intact = breakMarked(file)
-      const trim = Effect.gen(function* () {
-        const events = yield* SessionEvents
-        const count = yield* events.trim(Duration.hours(1))
-        const { events: left, history } = yield* Effect.flatten(events.read("t/s", 0, 100))
-        return { count, seqs: left.map(({ seq }) => seq), trimmedSeq: history.trimmedSeq }
-      }).pipe(Effect.provide(layer), listening([]))
-      expect(yield* trim).toEqual({ count: 4, seqs: [6], trimmedSeq: 5 })
-      const bytes = readFileSync(file)
-      for (const { next, page } of intact) bytes.writeUInt32BE(next, page)
-      writeFileSync(file, bytes)
-      expect(yield* trim).toEqual({ count: 1, seqs: [6], trimmedSeq: 5 })
-    })
-  )
+  test.scopedLive("does not move the start of a history back when older events can be read again", function* () {
+    const directory = yield* temporaryDirectory
+    const file = join(directory, "sessions.db")
+    const layer = Sqlite.layer({ directory, writer: "inline" })
+    yield* Effect.gen(function* () {
+      const events = yield* SessionEvents
+      yield* events.open("t/s", "e")
+      yield* events.append(append("t/s", 0, marker.repeat(2000), "2", "3", "4", "5"))
+      yield* events.append({ ...append("t/s", 5, "6"), timestamp: Date.now() })
+    }).pipe(Effect.provide(layer))
+    const intact = breakMarked(file)
+    const trim = Effect.gen(function* () {
+      const events = yield* SessionEvents
+      const count = yield* events.trim(Duration.hours(1))
+      const { events: left, history } = yield* Effect.flatten(events.read("t/s", 0, 100))
+      return { count, seqs: left.map(({ seq }) => seq), trimmedSeq: history.trimmedSeq }
+    }).pipe(Effect.provide(layer), listening([]))
+    expect(yield* trim).toEqual({ count: 4, seqs: [6], trimmedSeq: 5 })
+    const bytes = readFileSync(file)
+    for (const { next, page } of intact) bytes.writeUInt32BE(next, page)
+    writeFileSync(file, bytes)
+    expect(yield* trim).toEqual({ count: 1, seqs: [6], trimmedSeq: 5 })
+  })
 
-  it.scoped("does not fail the other writes of a group", () =>
-    Effect.gen(function* () {
-      const { file } = yield* damaged
-      const writer = new Writer(file, plugin(retention))
-      const tags = (writes: ReadonlyArray<Append | { readonly remove: string }>) => {
-        const reply = writer.handle({
-          kind: "commit",
-          now: 1,
-          writes: writes.map(write =>
-            "remove" in write ? { op: "remove", session: write.remove } : { op: "append", ...write }
-          )
-        })
-        return reply._tag === "Done" ? reply.outcomes.map(({ _tag }) => _tag) : reply
-      }
-      expect(tags([append("t/well", 20, "21"), { remove: "t/broken" }, append("t/well", 21, "22")])).toEqual([
-        "Stored",
-        "Failed",
-        "Stored"
-      ])
-      writer.handle({ kind: "close" })
-      const db = new Database(file, { readonly: true })
-      const seqs = db
-        .prepare(
-          "SELECT seq FROM events JOIN histories ON history = histories.id WHERE session = 't/well' ORDER BY seq"
+  test.scoped("does not fail the other writes of a group", function* () {
+    const { file } = yield* damaged
+    const writer = new Writer(file, plugin(retention))
+    const tags = (writes: ReadonlyArray<Append | { readonly remove: string }>) => {
+      const reply = writer.handle({
+        kind: "commit",
+        now: 1,
+        writes: writes.map(write =>
+          "remove" in write ? { op: "remove", session: write.remove } : { op: "append", ...write }
         )
-        .pluck()
-        .all()
-      expect(seqs).toEqual(Array.from({ length: 22 }, (_, index) => index + 1))
-      db.close()
-    })
-  )
+      })
+      return reply._tag === "Done" ? reply.outcomes.map(({ _tag }) => _tag) : reply
+    }
+    expect(tags([append("t/well", 20, "21"), { remove: "t/broken" }, append("t/well", 21, "22")])).toEqual([
+      "Stored",
+      "Failed",
+      "Stored"
+    ])
+    writer.handle({ kind: "close" })
+    const db = new Database(file, { readonly: true })
+    const seqs = db
+      .prepare("SELECT seq FROM events JOIN histories ON history = histories.id WHERE session = 't/well' ORDER BY seq")
+      .pluck()
+      .all()
+    expect(seqs).toEqual(Array.from({ length: 22 }, (_, index) => index + 1))
+    db.close()
+  })
 })
 
 describe("A session database that cannot be written", () => {
-  it.scopedLive("is refused with a reason", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const file = join(directory, "sessions.db")
-      const start = Sqlite.make({ directory, writer: "inline" })
-      yield* Effect.scoped(start)
-      if (process.getuid?.() === 0) {
-        for (const name of ["", ...readdirSync(directory)]) chownSync(join(directory, name), 65534, 65534)
-      }
-      yield* Effect.scoped(Effect.zipRight(OtherUser.become, start))
-      chmodSync(file, 0o444)
-      const refused = yield* Effect.flip(Effect.scoped(Effect.zipRight(OtherUser.become, start)))
-      expect(refused.message).toMatch(/sessions\.db cannot be (written|opened for writing) \(/)
-      // SQLite gives its other files the same mode.
-      for (const name of readdirSync(directory)) chmodSync(join(directory, name), 0o600)
-      yield* Effect.scoped(Effect.zipRight(OtherUser.become, start))
-    })
-  )
+  test.scopedLive("is refused with a reason", function* () {
+    const directory = yield* temporaryDirectory
+    const file = join(directory, "sessions.db")
+    const start = Sqlite.make({ directory, writer: "inline" })
+    yield* Effect.scoped(start)
+    if (process.getuid?.() === 0) {
+      for (const name of ["", ...readdirSync(directory)]) chownSync(join(directory, name), 65534, 65534)
+    }
+    yield* Effect.scoped(Effect.zipRight(OtherUser.become, start))
+    chmodSync(file, 0o444)
+    const refused = yield* Effect.flip(Effect.scoped(Effect.zipRight(OtherUser.become, start)))
+    expect(refused.message).toMatch(/sessions\.db cannot be (written|opened for writing) \(/)
+    // SQLite gives its other files the same mode.
+    for (const name of readdirSync(directory)) chmodSync(join(directory, name), 0o600)
+    yield* Effect.scoped(Effect.zipRight(OtherUser.become, start))
+  })
 })
 
 const removed = "MARK-OF-WHAT-IS-REMOVED."
@@ -189,34 +176,32 @@ const removed = "MARK-OF-WHAT-IS-REMOVED."
 const marked = (times: number) => ({ environment: removed.repeat(times), deployment: removed.repeat(times) })
 
 describe("launch configurations in the session database", () => {
-  it.scoped("leave nothing in the bytes of the file once they are replaced or removed", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const run = <A, E>(effect: Effect.Effect<A, E, SessionEvents>) =>
-        Effect.provide(effect, Sqlite.layer({ directory, writer: "inline" }))
-      const isMarked = () => readFileSync(join(directory, "sessions.db")).includes(removed)
-      const sessions = ["t/replaced", "t/removed", "t/emptied"]
-      yield* run(
-        Effect.gen(function* () {
-          const { configure } = yield* SessionEvents
-          for (const session of sessions) {
-            yield* configure(session, marked(3))
-            yield* configure(`${session}-large`, marked(2000))
-          }
-        })
-      )
-      expect(isMarked()).toBe(true)
-      yield* run(
-        Effect.gen(function* () {
-          const { configure, remove } = yield* SessionEvents
-          for (const size of ["", "-large"]) {
-            yield* configure(`t/replaced${size}`, { environment: "{}", deployment: null })
-            yield* configure(`t/emptied${size}`, { environment: null, deployment: null })
-            yield* remove(`t/removed${size}`)
-          }
-        })
-      )
-      expect(isMarked()).toBe(false)
-    })
-  )
+  test.scoped("leave nothing in the bytes of the file once they are replaced or removed", function* () {
+    const directory = yield* temporaryDirectory
+    const run = <A, E>(effect: Effect.Effect<A, E, SessionEvents>) =>
+      Effect.provide(effect, Sqlite.layer({ directory, writer: "inline" }))
+    const isMarked = () => readFileSync(join(directory, "sessions.db")).includes(removed)
+    const sessions = ["t/replaced", "t/removed", "t/emptied"]
+    yield* run(
+      Effect.gen(function* () {
+        const { configure } = yield* SessionEvents
+        for (const session of sessions) {
+          yield* configure(session, marked(3))
+          yield* configure(`${session}-large`, marked(2000))
+        }
+      })
+    )
+    expect(isMarked()).toBe(true)
+    yield* run(
+      Effect.gen(function* () {
+        const { configure, remove } = yield* SessionEvents
+        for (const size of ["", "-large"]) {
+          yield* configure(`t/replaced${size}`, { environment: "{}", deployment: null })
+          yield* configure(`t/emptied${size}`, { environment: null, deployment: null })
+          yield* remove(`t/removed${size}`)
+        }
+      })
+    )
+    expect(isMarked()).toBe(false)
+  })
 })

@@ -12,6 +12,7 @@ import type { ThreadData } from "../../../src/Storage/Sqlite/WriterThread.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { lastSeq, set } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import { test } from "../../Tests.ts"
 
 const startThread = (data: object) => WriterPort.startThread("WriterThread", "sqlite-writer", data)
 
@@ -78,82 +79,72 @@ describe("the writing thread", () => {
     expect(loaded).toEqual(["better-sqlite3", "effect/Either"])
   })
 
-  it.scopedLive("a thread that dies during commits leaves an intact log", () =>
-    Effect.gen(function* () {
-      const { port, workers } = yield* setup(startThread)
-      let acknowledged = 0
-      for (let round = 0; round < 3; round++) {
-        for (let index = 0; index < 10; index++) {
-          yield* eventually(port, commit(`r${round}-${index}`))
-          acknowledged++
-        }
-        port(commit(`lost ${round}`), reply => {
-          if (reply._tag === "Done") acknowledged++
-        })
-        yield* Effect.promise(() => workers[round]!.terminate())
+  test.scopedLive("a thread that dies during commits leaves an intact log", function* () {
+    const { port, workers } = yield* setup(startThread)
+    let acknowledged = 0
+    for (let round = 0; round < 3; round++) {
+      for (let index = 0; index < 10; index++) {
+        yield* eventually(port, commit(`r${round}-${index}`))
+        acknowledged++
       }
-      const probe = yield* eventually(port, { kind: "probe" })
-      expect(probe).toMatchObject({ _tag: "Done" })
-      expect(probe._tag === "Done" && probe.lastSeq).toBeGreaterThanOrEqual(acknowledged)
-    })
-  )
+      port(commit(`lost ${round}`), reply => {
+        if (reply._tag === "Done") acknowledged++
+      })
+      yield* Effect.promise(() => workers[round]!.terminate())
+    }
+    const probe = yield* eventually(port, { kind: "probe" })
+    expect(probe).toMatchObject({ _tag: "Done" })
+    expect(probe._tag === "Done" && probe.lastSeq).toBeGreaterThanOrEqual(acknowledged)
+  })
 
-  it.scopedLive("a second request of a kind is refused, but probes share their answer", () =>
-    Effect.gen(function* () {
-      const { port, workers } = yield* setup((data, attempt) => (attempt === 0 ? silent() : startThread(data)))
-      const replies: Array<string> = []
-      const post = (name: string, request: Request) =>
-        port(request, reply => replies.push(`${name}: ${reply._tag === "Unavailable" ? reply.reason : "done"}`))
-      post("first", { kind: "expire", time: 1, limit: 1 })
-      post("second", { kind: "expire", time: 2, limit: 1 })
-      post("probe", { kind: "probe" })
-      post("other probe", { kind: "probe" })
-      expect(replies).toEqual(["second: the writer has not answered the last expire yet"])
-      yield* Effect.promise(() => workers[0]!.terminate())
-      expect(replies.slice(1)).toEqual(
-        ["first", "probe", "other probe"].map(name => `${name}: the writing thread died: it ended`)
-      )
-    })
-  )
+  test.scopedLive("a second request of a kind is refused, but probes share their answer", function* () {
+    const { port, workers } = yield* setup((data, attempt) => (attempt === 0 ? silent() : startThread(data)))
+    const replies: Array<string> = []
+    const post = (name: string, request: Request) =>
+      port(request, reply => replies.push(`${name}: ${reply._tag === "Unavailable" ? reply.reason : "done"}`))
+    post("first", { kind: "expire", time: 1, limit: 1 })
+    post("second", { kind: "expire", time: 2, limit: 1 })
+    post("probe", { kind: "probe" })
+    post("other probe", { kind: "probe" })
+    expect(replies).toEqual(["second: the writer has not answered the last expire yet"])
+    yield* Effect.promise(() => workers[0]!.terminate())
+    expect(replies.slice(1)).toEqual(
+      ["first", "probe", "other probe"].map(name => `${name}: the writing thread died: it ended`)
+    )
+  })
 
   const noThread = () => {
     throw new Error("no more threads")
   }
 
-  it.scopedLive("a thread that cannot be started is retried, and requests in the meantime are refused", () =>
-    Effect.gen(function* () {
-      let attempts = 0
-      const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : startThread(data)))
-      expect(yield* send(port, commit("a"))).toEqual({
-        _tag: "Unavailable",
-        cause: "Error",
-        reason: "the writing thread cannot be started: Error: no more threads"
-      })
-      expect(yield* eventually(port, commit("b"))).toMatchObject({ lastSeq: 1 })
-      expect(attempts).toBe(3)
+  test.scopedLive("a thread that cannot be started is retried, and requests in the meantime are refused", function* () {
+    let attempts = 0
+    const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : startThread(data)))
+    expect(yield* send(port, commit("a"))).toEqual({
+      _tag: "Unavailable",
+      cause: "Error",
+      reason: "the writing thread cannot be started: Error: no more threads"
     })
-  )
+    expect(yield* eventually(port, commit("b"))).toMatchObject({ lastSeq: 1 })
+    expect(attempts).toBe(3)
+  })
 
-  it.live("the end of the scope is not followed by a wait for a thread", () =>
-    Effect.gen(function* () {
-      const scope = yield* Scope.make()
-      yield* Scope.close(scope, Exit.void)
-      const { port, workers } = yield* Scope.extend(setup(startThread), scope)
-      expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Unavailable" })
-      expect(workers).toEqual([])
-    })
-  )
+  test.live("the end of the scope is not followed by a wait for a thread", function* () {
+    const scope = yield* Scope.make()
+    yield* Scope.close(scope, Exit.void)
+    const { port, workers } = yield* Scope.extend(setup(startThread), scope)
+    expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Unavailable" })
+    expect(workers).toEqual([])
+  })
 
-  it.scopedLive("a request that cannot be posted is a defect, and the next of its kind is served", () =>
-    Effect.gen(function* () {
-      const { port } = yield* setup(startThread)
-      const odd: Write = Object.assign({ operations: [set("n", "odd", 1)], actor: "tester" }, { actor: () => {} })
-      expect(yield* send(port, { kind: "commit", writes: [odd], now: 1 })).toMatchObject({
-        _tag: "Unavailable",
-        cause: "Defect",
-        reason: expect.stringMatching(/could not be cloned[\s\S]*\n +at /)
-      })
-      expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Done" })
+  test.scopedLive("a request that cannot be posted is a defect, and the next of its kind is served", function* () {
+    const { port } = yield* setup(startThread)
+    const odd: Write = Object.assign({ operations: [set("n", "odd", 1)], actor: "tester" }, { actor: () => {} })
+    expect(yield* send(port, { kind: "commit", writes: [odd], now: 1 })).toMatchObject({
+      _tag: "Unavailable",
+      cause: "Defect",
+      reason: expect.stringMatching(/could not be cloned[\s\S]*\n +at /)
     })
-  )
+    expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Done" })
+  })
 })

@@ -1,13 +1,14 @@
 /** Copies of stores that end halfway. */
 import { cpSync, statSync } from "node:fs"
 import { join } from "node:path"
-import { expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect, Exit } from "effect"
 import * as StoreCopy from "../../../src/Storage/StoreCopy.ts"
 import { newDatabase } from "../../postgres/Databases.ts"
 import { onPostgres } from "../../postgres/Live.ts"
 import { lastSeq, put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import { test } from "../../Tests.ts"
 import { contentOf, database, files, fill, inPostgres, inSqlite, refusal } from "./Fixture.ts"
 
 onPostgres("Copies of stores", () => {
@@ -17,42 +18,41 @@ onPostgres("Copies of stores", () => {
     return () => (--left > 0 ? Effect.void : Effect.zipRight(onEnd, Effect.interrupt))
   }
 
-  it.scoped("into PostgreSQL that end halfway leave a store that no node serves, and start again", () =>
-    Effect.gen(function* () {
-      const [directory, other] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const url = yield* newDatabase
-      yield* inSqlite(directory)(fill)
-      yield* inSqlite(other)(fill)
-      const content = yield* inSqlite(directory)(contentOf)
-      const copying = StoreCopy.copy({ from: files(directory), to: database(url), report: endAfter(3) })
-      expect(Exit.isInterrupted(yield* Effect.exit(copying))).toBe(true)
-      expect(String(yield* Effect.flip(inPostgres(url)(lastSeq)))).toContain("run causeway migrate-store again")
-      // Not with another source, and not as a source.
-      expect(yield* refusal(StoreCopy.copy({ from: files(other), to: database(url) }))).toContain("another store")
-      const asSource = StoreCopy.copy({ from: database(url), to: files(join(other, "target")) })
-      expect(yield* refusal(asSource)).toContain("not finished")
-      // What one process copies, a second one does not.
-      let second: string | undefined
-      const { isRestarted } = yield* StoreCopy.copy({
-        from: files(directory),
-        to: database(url),
-        report: () =>
-          second !== undefined
-            ? Effect.void
-            : Effect.gen(function* () {
-                const copy = yield* temporaryDirectory
-                cpSync(directory, copy, { recursive: true, filter: file => !file.endsWith(".lock") })
-                second = String(yield* Effect.exit(StoreCopy.copy({ from: files(copy), to: database(url) })))
-              }).pipe(Effect.scoped)
-      })
-      expect(isRestarted).toBe(true)
-      expect(second).toContain("Another process")
-      expect(yield* inPostgres(url)(contentOf)).toEqual(content)
+  test.scoped("into PostgreSQL that end halfway leave a store that no node serves, and start again", function* () {
+    const [directory, other] = [yield* temporaryDirectory, yield* temporaryDirectory]
+    const url = yield* newDatabase
+    yield* inSqlite(directory)(fill)
+    yield* inSqlite(other)(fill)
+    const content = yield* inSqlite(directory)(contentOf)
+    const copying = StoreCopy.copy({ from: files(directory), to: database(url), report: endAfter(3) })
+    expect(Exit.isInterrupted(yield* Effect.exit(copying))).toBe(true)
+    expect(String(yield* Effect.flip(inPostgres(url)(lastSeq)))).toContain("run causeway migrate-store again")
+    // Not with another source, and not as a source.
+    expect(yield* refusal(StoreCopy.copy({ from: files(other), to: database(url) }))).toContain("another store")
+    const asSource = StoreCopy.copy({ from: database(url), to: files(join(other, "target")) })
+    expect(yield* refusal(asSource)).toContain("not finished")
+    // What one process copies, a second one does not.
+    let second: string | undefined
+    const { isRestarted } = yield* StoreCopy.copy({
+      from: files(directory),
+      to: database(url),
+      report: () =>
+        second !== undefined
+          ? Effect.void
+          : Effect.gen(function* () {
+              const copy = yield* temporaryDirectory
+              cpSync(directory, copy, { recursive: true, filter: file => !file.endsWith(".lock") })
+              second = String(yield* Effect.exit(StoreCopy.copy({ from: files(copy), to: database(url) })))
+            }).pipe(Effect.scoped)
     })
-  )
+    expect(isRestarted).toBe(true)
+    expect(second).toContain("Another process")
+    expect(yield* inPostgres(url)(contentOf)).toEqual(content)
+  })
 
-  it.scoped("into SQLite that are killed halfway leave a store that no process serves, and start again", () =>
-    Effect.gen(function* () {
+  test.scoped(
+    "into SQLite that are killed halfway leave a store that no process serves, and start again",
+    function* () {
       const [directory, target, killed] = [
         yield* temporaryDirectory,
         yield* temporaryDirectory,
@@ -80,6 +80,6 @@ onPostgres("Copies of stores", () => {
         expect(isRestarted).toBe(true)
         expect(yield* inSqlite(place)(contentOf)).toEqual(content)
       }
-    })
+    }
   )
 })

@@ -1,13 +1,15 @@
 /** Calls whose outcome stays unknown, with a pool whose answers the test sets. */
-import { expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import { Unanswered } from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"
 import * as GroupCall from "../../../../src/Storage/Postgres/Database/GroupCall.ts"
 import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
+import { test } from "../../../Tests.ts"
 import { calledBy } from "./Fixture.ts"
 
-it.effect("a call without an answer is not repeated after no caller waits for its group, and none is started", () =>
-  Effect.gen(function* () {
+test.effect(
+  "a call without an answer is not repeated after no caller waits for its group, and none is started",
+  function* () {
     const sent: Array<string> = []
     let isGivenUp = false
     const pool: Pick<Pool, "run" | "read"> = {
@@ -36,5 +38,5 @@ it.effect("a call without an answer is not repeated after no caller waits for it
       expect(String(failure)).toContain("no caller waits for the group")
       expect(sent).toEqual(["call", "fence"])
     }
-  })
+  }
 )

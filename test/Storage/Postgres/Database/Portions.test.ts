@@ -1,6 +1,7 @@
-import { expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect, Fiber, TestClock } from "effect"
 import * as Portions from "../../../../src/Storage/Postgres/Database/Portions.ts"
+import { test } from "../../../Tests.ts"
 
 /** Work of so many rows that take so many milliseconds each, and the sizes of its portions. */
 const rowsOf = (count: number, millis: number) => {
@@ -23,8 +24,9 @@ const run = (portions: Portions.Portions, work: (size: number) => Effect.Effect<
     return yield* Fiber.join(fiber)
   })
 
-it.effect("portions grow while they are quick, up to a limit, and shrink when writers would wait too long", () =>
-  Effect.gen(function* () {
+test.effect(
+  "portions grow while they are quick, up to a limit, and shrink when writers would wait too long",
+  function* () {
     const portions = Portions.make()
     const quick = rowsOf(2000, 0.01)
     expect(yield* run(portions, quick.work)).toMatchObject({ right: 2000 })
@@ -35,26 +37,25 @@ it.effect("portions grow while they are quick, up to a limit, and shrink when wr
     const waiting = rowsOf(300, 100)
     expect(yield* run(portions, waiting.work)).toMatchObject({ right: 300 })
     expect(waiting.sizes).toEqual([125, 62, 50, 50, 50])
-  })
+  }
 )
 
-it.effect(
+test.effect(
   "a portion that fails is followed by a smaller one, so that what is too much at once is done in the end",
-  () =>
-    Effect.gen(function* () {
-      const portions = Portions.make()
-      let left = 30
-      const sizes: Array<number> = []
-      const work = (size: number): Effect.Effect<number, string> =>
-        Effect.suspend(() => {
-          sizes.push(size)
-          if (size > 5) return Effect.zipRight(Effect.sleep(5000), Effect.fail("statement timeout"))
-          const done = Math.min(size, left)
-          left -= done
-          return Effect.as(Effect.sleep(done * 1000), done)
-        })
-      for (let n = 0; n < 4; n++) expect(yield* run(portions, work)).toMatchObject({ left: "statement timeout" })
-      expect(yield* run(portions, work)).toMatchObject({ right: 30 })
-      expect(sizes.slice(0, 6)).toEqual([50, 25, 12, 6, 3, 3])
-    })
+  function* () {
+    const portions = Portions.make()
+    let left = 30
+    const sizes: Array<number> = []
+    const work = (size: number): Effect.Effect<number, string> =>
+      Effect.suspend(() => {
+        sizes.push(size)
+        if (size > 5) return Effect.zipRight(Effect.sleep(5000), Effect.fail("statement timeout"))
+        const done = Math.min(size, left)
+        left -= done
+        return Effect.as(Effect.sleep(done * 1000), done)
+      })
+    for (let n = 0; n < 4; n++) expect(yield* run(portions, work)).toMatchObject({ left: "statement timeout" })
+    expect(yield* run(portions, work)).toMatchObject({ right: 30 })
+    expect(sizes.slice(0, 6)).toEqual([50, 25, 12, 6, 3, 3])
+  }
 )

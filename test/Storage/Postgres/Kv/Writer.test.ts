@@ -1,5 +1,5 @@
 /** Groups of all kinds by one writer, over a pool whose answers the test sets. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Effect, Exit, Fiber, TestClock } from "effect"
 import { JsonText } from "../../../../src/base/Json/JsonText.ts"
 import type { Write } from "../../../../src/Kv/Write.ts"
@@ -7,6 +7,7 @@ import { Unanswered, unavailable } from "../../../../src/Storage/Postgres/Databa
 import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
 import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 import * as Writer from "../../../../src/Storage/Postgres/Kv/Writer.ts"
+import { test } from "../../../Tests.ts"
 import { calledBy } from "../Database/Fixture.ts"
 
 const set: Write = {
@@ -53,29 +54,27 @@ const options = { onLastSeq: () => {}, onLockWait: () => {}, idempotencyBytes: 1
 describe("a group of unknown outcome is fenced off before one", () => {
   for (const [first, lost] of kinds) {
     for (const [second, next] of kinds) {
-      it.effect(`of ${second} follows one of ${first}`, () =>
-        Effect.gen(function* () {
-          const { pool, state } = makePool()
-          const commitGroup = Writer.make(pool, () => 0, options)
-          const commit = (write: Write) =>
-            Effect.map(commitGroup([write], { now: 1_700_000_000_000, isGivenUp: () => false }), ([outcome]) => outcome)
-          const cutOff = yield* Effect.fork(Effect.exit(Effect.flatMap(commit(lost), outcome => outcome!)))
-          yield* TestClock.adjust("10 seconds")
-          expect(Exit.isFailure(yield* Fiber.join(cutOff))).toBe(true)
-          const [call] = state.sent
-          expect(call?.name).toBe(first)
-          // As long as nothing can be asked, nothing is sent.
-          state.sent.length = 0
-          yield* Effect.exit(commit(next))
-          expect(state.sent.map(({ name }) => name)).toEqual(["fence"])
+      test.effect(`of ${second} follows one of ${first}`, function* () {
+        const { pool, state } = makePool()
+        const commitGroup = Writer.make(pool, () => 0, options)
+        const commit = (write: Write) =>
+          Effect.map(commitGroup([write], { now: 1_700_000_000_000, isGivenUp: () => false }), ([outcome]) => outcome)
+        const cutOff = yield* Effect.fork(Effect.exit(Effect.flatMap(commit(lost), outcome => outcome!)))
+        yield* TestClock.adjust("10 seconds")
+        expect(Exit.isFailure(yield* Fiber.join(cutOff))).toBe(true)
+        const [call] = state.sent
+        expect(call?.name).toBe(first)
+        // As long as nothing can be asked, nothing is sent.
+        state.sent.length = 0
+        yield* Effect.exit(commit(next))
+        expect(state.sent.map(({ name }) => name)).toEqual(["fence"])
 
-          state.isReachable = true
-          state.sent.length = 0
-          yield* Effect.flatMap(commit(next), outcome => outcome!)
-          expect(state.sent.map(({ name }) => name)).toEqual(["fence", second])
-          expect(state.sent[0]?.id).toBe(call?.id)
-        })
-      )
+        state.isReachable = true
+        state.sent.length = 0
+        yield* Effect.flatMap(commit(next), outcome => outcome!)
+        expect(state.sent.map(({ name }) => name)).toEqual(["fence", second])
+        expect(state.sent[0]?.id).toBe(call?.id)
+      })
     }
   }
 })

@@ -1,14 +1,22 @@
 /** Copies of databases that are written at the same time. */
-import { existsSync, rmSync } from "node:fs"
+
+import { hash } from "node:crypto"
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Worker } from "node:worker_threads"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect } from "effect"
+import { Effect, Fiber, Layer, Logger, Stream } from "effect"
+import { Store } from "../../../../src/Kv/Store.ts"
+import { store as storePart } from "../../../../src/Storage/Backup/Manifest.ts"
 import { copy, Snapshot, takeAll } from "../../../../src/Storage/Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../../../../src/Storage/Sqlite/Copy/CopyPort.ts"
 import { migrationsTable } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
+import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { test } from "../../../Tests.ts"
+import { names, store } from "../../Backup/Fixture.ts"
+import { epoch } from "../../SqliteFixture.ts"
 
 const format = { name: "t", applicationId: 7, migrations: [{ name: "first", statements: [] }] }
 
@@ -46,60 +54,103 @@ const writer = (first: string, second: string) =>
 const numberIn = (db: Database.Database): number => db.prepare<[], number>("SELECT n FROM t").pluck().get()!
 
 describe("a copy of databases", () => {
-  it.scopedLive("is of one moment, while both are written", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const [first, second, other] = ["a.db", "b.db", "c.db"].map(name => join(directory, name)) as [
-        string,
-        string,
-        string
-      ]
-      for (const file of [first, second, other]) makeDatabase(file).close()
-      yield* Effect.acquireRelease(
-        Effect.async<Worker>(resume => {
-          const thread = writer(first, second)
-          thread.once("message", () => resume(Effect.succeed(thread)))
-        }),
-        thread => Effect.promise(() => thread.terminate())
-      )
-      const source = (file: string, target = "") => ({ format, file, target })
-      const seen = new Set<number>()
-      for (let round = 0; round < 20; round++) {
-        // Time passes between the first and the last.
-        const files = [first, ...Array.from({ length: 100 }, () => other), second]
-        const snapshots = files.map(file => new Snapshot(source(file)))
-        takeAll(snapshots)
-        const [a, b] = [snapshots[0]!, snapshots.at(-1)!].map(({ db }) => numberIn(db)) as [number, number]
-        for (const snapshot of snapshots) snapshot.close()
-        assert.include([a, a - 1], b, `the first has ${a}, the second ${b}`)
-        seen.add(a)
-      }
-      assert.isAbove(seen.size, 1)
-      const sources = [first, second].map(file => source(file, `${file}.copy`))
-      yield* Effect.promise(() => copy({ sources, maxLogBytes: 1024 ** 3, bytesLeft: 0 }, () => {}))
-      const [a, b] = sources.map(({ target }) => numberIn(new Database(target, { readonly: true }))) as [number, number]
-      assert.include([a, a - 1], b)
-    })
-  )
+  test.scopedLive("is of one moment, while both are written", function* () {
+    const directory = yield* temporaryDirectory
+    const [first, second, other] = ["a.db", "b.db", "c.db"].map(name => join(directory, name)) as [
+      string,
+      string,
+      string
+    ]
+    for (const file of [first, second, other]) makeDatabase(file).close()
+    yield* Effect.acquireRelease(
+      Effect.async<Worker>(resume => {
+        const thread = writer(first, second)
+        thread.once("message", () => resume(Effect.succeed(thread)))
+      }),
+      thread => Effect.promise(() => thread.terminate())
+    )
+    const source = (file: string, target = "") => ({ format, file, target })
+    const seen = new Set<number>()
+    for (let round = 0; round < 20; round++) {
+      // Time passes between the first and the last.
+      const files = [first, ...Array.from({ length: 100 }, () => other), second]
+      const snapshots = files.map(file => new Snapshot(source(file)))
+      takeAll(snapshots)
+      const [a, b] = [snapshots[0]!, snapshots.at(-1)!].map(({ db }) => numberIn(db)) as [number, number]
+      for (const snapshot of snapshots) snapshot.close()
+      assert.include([a, a - 1], b, `the first has ${a}, the second ${b}`)
+      seen.add(a)
+    }
+    assert.isAbove(seen.size, 1)
+    const sources = [first, second].map(file => source(file, `${file}.copy`))
+    yield* Effect.promise(() => copy({ sources, maxLogBytes: 1024 ** 3, bytesLeft: 0 }, () => {}))
+    const [a, b] = sources.map(({ target }) => numberIn(new Database(target, { readonly: true }))) as [number, number]
+    assert.include([a, a - 1], b)
+  })
 
-  it.scopedLive("fails when the write-ahead log grows too much, or the disk has no room", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const [file, target] = [join(directory, "a.db"), join(directory, "copy")]
-      const db = makeDatabase(file)
-      db.exec("INSERT INTO t SELECT n, zeroblob(20000000) FROM t")
-      db.pragma("wal_checkpoint(TRUNCATE)")
-      const request = { sources: [{ format, file, target }], maxLogBytes: 1_000_000, bytesLeft: 0 }
-      const grow = () => void db.exec("UPDATE t SET filler = randomblob(3000000) WHERE length(filler) < 5000000")
-      const tooLarge = yield* Effect.promise(() => copy(request, grow).then(String, error => error))
-      assert.strictEqual(tooLarge.reason, "LogTooLarge")
-      assert.match(tooLarge.message, /a\.db has grown by \d+ MiB while it was copied; the limit is 1 MiB$/)
-      rmSync(target)
-      const noRoom = yield* Effect.flip(CopyPort.copy({ ...request, bytesLeft: 2 ** 60 }))
-      assert.strictEqual(noRoom.reason, "NoRoom")
-      assert.match(noRoom.message, /^The disk of .* has [\d,]+ MiB left, and the copy needs [\d,]+ MiB$/)
-      assert.isFalse(existsSync(target))
-      db.close()
+  test.scopedLive("fails when the write-ahead log grows too much, or the disk has no room", function* () {
+    const directory = yield* temporaryDirectory
+    const [file, target] = [join(directory, "a.db"), join(directory, "copy")]
+    const db = makeDatabase(file)
+    db.exec("INSERT INTO t SELECT n, zeroblob(20000000) FROM t")
+    db.pragma("wal_checkpoint(TRUNCATE)")
+    const request = { sources: [{ format, file, target }], maxLogBytes: 1_000_000, bytesLeft: 0 }
+    const grow = () => void db.exec("UPDATE t SET filler = randomblob(3000000) WHERE length(filler) < 5000000")
+    const tooLarge = yield* Effect.promise(() => copy(request, grow).then(String, error => error))
+    assert.strictEqual(tooLarge.reason, "LogTooLarge")
+    assert.match(tooLarge.message, /a\.db has grown by \d+ MiB while it was copied; the limit is 1 MiB$/)
+    rmSync(target)
+    const noRoom = yield* Effect.flip(CopyPort.copy({ ...request, bytesLeft: 2 ** 60 }))
+    assert.strictEqual(noRoom.reason, "NoRoom")
+    assert.match(noRoom.message, /^The disk of .* has [\d,]+ MiB left, and the copy needs [\d,]+ MiB$/)
+    assert.isFalse(existsSync(target))
+    db.close()
+  })
+})
+
+describe("a backup of an open store", () => {
+  for (const writer of ["thread", "inline"] as const) {
+    test.scopedLive(`is one at a time, and is removed with its scope (${writer})`, function* () {
+      const directory = yield* store(3)
+      // A copy of a killed process, and a file of another program.
+      for (const name of ["kv.backup-0123456789abcdef.tmp-journal", "kv.backup-mine.tmp"]) {
+        writeFileSync(join(directory, name), "")
+      }
+      const copies = () => names(directory).filter(name => name.includes("backup"))
+      const open = Layer.provide(Sqlite.layer({ directory, writer }), Logger.remove(Logger.defaultLogger))
+      yield* Effect.gen(function* () {
+        assert.deepStrictEqual(copies(), ["kv.backup-mine.tmp"])
+        const { backup: turn } = yield* Store
+        const backup = Effect.flatMap(turn, ({ copy }) => copy)
+        const received = join(directory, "received.db")
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            const made = yield* backup
+            assert.deepInclude(made, { lastSeq: 3, epoch: yield* epoch })
+            assert.lengthOf(copies(), 2)
+            assert.strictEqual((yield* Effect.flip(Effect.scoped(backup)))._tag, "StoreBusy")
+            const chunks = Array.from(yield* Stream.runCollect(made.content))
+            writeFileSync(received, Buffer.concat(chunks))
+            assert.strictEqual(hash("sha256", readFileSync(received), "hex"), made.sha256)
+            assert.strictEqual(readFileSync(received).length, made.bytes)
+          })
+        )
+        assert.deepStrictEqual(copies(), ["kv.backup-mine.tmp"])
+        // A permission that is not used makes no copy.
+        yield* Effect.scoped(
+          Effect.zipRight(
+            turn,
+            Effect.sync(() => assert.lengthOf(copies(), 1))
+          )
+        )
+        const interrupted = yield* Effect.fork(Effect.scoped(backup))
+        yield* Effect.yieldNow()
+        yield* Fiber.interrupt(interrupted)
+        assert.deepStrictEqual(copies(), ["kv.backup-mine.tmp"])
+        yield* Effect.scoped(backup)
+        const verified = yield* CopyPort.verify({ ...storePart, file: received })
+        assert.deepInclude(verified, { lastSeq: 3, count: 3 })
+      }).pipe(Effect.provide(open))
     })
-  )
+  }
 })

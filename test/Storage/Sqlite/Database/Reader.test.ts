@@ -10,6 +10,7 @@ import { Queries } from "../../../../src/Storage/Sqlite/Kv/Queries.ts"
 import { times } from "../../../Scale.ts"
 import { set } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { test } from "../../../Tests.ts"
 import { temporaryLayer } from "../../SqliteFixture.ts"
 
 type Step = { readonly do: "commit" | "get" | "list" | "turn"; readonly key: number }
@@ -74,23 +75,21 @@ describe.each(["inline", "thread"] as const)("reads among commits that are made 
 })
 
 describe("a reader", () => {
-  it.scoped("fails with StoreUnavailable if the system cannot identify the file that it opens", () =>
-    Effect.gen(function* () {
-      const file = join(yield* temporaryDirectory, "kv.db")
-      symlinkSync(file, file)
-      const reader = new Reader(
-        { file, debug: undefined },
-        connection => new Queries(connection),
-        1,
-        yield* Effect.clock,
-        () => Effect.void,
-        { onSuspended: () => {}, onReplaced: () => {}, onLocked: () => {} }
-      )
-      reader.resume()
-      const failure = expect.objectContaining({ _tag: "StoreUnavailable", reason: expect.stringContaining("ELOOP") })
-      expect(yield* Effect.flip(reader.read(queries => queries.lastSeq()))).toEqual(failure)
-      expect(yield* Effect.flip(reader.history)).toEqual(failure)
-      expect(yield* Effect.flip(reader.snapshots.take(""))).toEqual(failure)
-    })
-  )
+  test.scoped("fails with StoreUnavailable if the system cannot identify the file that it opens", function* () {
+    const file = join(yield* temporaryDirectory, "kv.db")
+    symlinkSync(file, file)
+    const reader = new Reader(
+      { file, debug: undefined },
+      connection => new Queries(connection),
+      1,
+      yield* Effect.clock,
+      () => Effect.void,
+      { onSuspended: () => {}, onReplaced: () => {}, onLocked: () => {} }
+    )
+    reader.resume()
+    const failure = expect.objectContaining({ _tag: "StoreUnavailable", reason: expect.stringContaining("ELOOP") })
+    expect(yield* Effect.flip(reader.read(queries => queries.lastSeq()))).toEqual(failure)
+    expect(yield* Effect.flip(reader.history)).toEqual(failure)
+    expect(yield* Effect.flip(reader.snapshots.take(""))).toEqual(failure)
+  })
 })

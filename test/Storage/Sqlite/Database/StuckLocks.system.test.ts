@@ -6,6 +6,7 @@ import * as Disk from "../../../faults/Disk.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { isSoak } from "../../../Scale.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { test } from "../../../Tests.ts"
 
 /** More attempts than any recovery needs; each takes a second at most. */
 const attempts = 40
@@ -43,33 +44,31 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
   // Other answers of the writer in the meantime must not reopen a connection before all of them have been closed.
   it.scopedLive("do not prevent writes while the writer has other work", recovers("setDirectly"))
 
-  it.scopedLive("do not prevent reads", () =>
-    Effect.gen(function* () {
-      const directory = realpathSync(yield* temporaryDirectory)
-      const disk = yield* Disk.make(directory)
-      const owner = yield* Owner.start(directory, { env: disk.env, sessions: true })
-      const reads = { store: owner.ask({ do: "get", key: "k" }), sessions: owner.ask({ do: "configuration" }) }
-      // The second lock is one that a read takes exclusively before it shares it.
-      const cases = isSoak
-        ? (["store", "sessions"] as const).flatMap(of => [0, 1, 2, 3, 4, 5, 6].map(skip => [of, skip] as const))
-        : ([["sessions", 1]] as const)
-      for (const [of, skip] of cases) {
-        const text = `${of} ${skip}`
-        yield* owner.ask({ do: "set", key: "k", value: text })
-        yield* owner.ask({ do: "configure", environment: text })
-        yield* disk.set([{ call: "lock", skip, times: 1, outcome: "EIO" }])
-        let answer = yield* reads[of]
-        yield* disk.heal
-        // SQLite tries for ten seconds before it says that it cannot read.
-        for (let attempt = 1; "error" in answer && attempt < 5; attempt++) {
-          yield* pause
-          answer = yield* reads[of]
-        }
-        expect(answer).toEqual({ ok: text })
+  test.scopedLive("do not prevent reads", function* () {
+    const directory = realpathSync(yield* temporaryDirectory)
+    const disk = yield* Disk.make(directory)
+    const owner = yield* Owner.start(directory, { env: disk.env, sessions: true })
+    const reads = { store: owner.ask({ do: "get", key: "k" }), sessions: owner.ask({ do: "configuration" }) }
+    // The second lock is one that a read takes exclusively before it shares it.
+    const cases = isSoak
+      ? (["store", "sessions"] as const).flatMap(of => [0, 1, 2, 3, 4, 5, 6].map(skip => [of, skip] as const))
+      : ([["sessions", 1]] as const)
+    for (const [of, skip] of cases) {
+      const text = `${of} ${skip}`
+      yield* owner.ask({ do: "set", key: "k", value: text })
+      yield* owner.ask({ do: "configure", environment: text })
+      yield* disk.set([{ call: "lock", skip, times: 1, outcome: "EIO" }])
+      let answer = yield* reads[of]
+      yield* disk.heal
+      // SQLite tries for ten seconds before it says that it cannot read.
+      for (let attempt = 1; "error" in answer && attempt < 5; attempt++) {
+        yield* pause
+        answer = yield* reads[of]
       }
-      yield* owner.end
-    })
-  )
+      expect(answer).toEqual({ ok: text })
+    }
+    yield* owner.end
+  })
 })
 
 describe("locks that other programs hold in passing", () => {

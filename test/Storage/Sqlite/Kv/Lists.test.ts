@@ -12,6 +12,7 @@ import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { put, set, start, write } from "../../../suites/Store/Fixture.ts"
 import { sharesOfTenants } from "../../../suites/Store/Lists.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { test } from "../../../Tests.ts"
 import { temporaryLayer } from "../../SqliteFixture.ts"
 
 const many = 20_500
@@ -137,48 +138,46 @@ describe("whole lists", () => {
   )
 
   for (const writer of ["inline", "thread"] as const) {
-    it.scopedLive(`that overlap do not let the write-ahead log grow without bound (${writer})`, () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        const MiB = 1024 * 1024
-        const limits = Effect.map(Limits, limits => ({ ...limits, walBytes: 4 * MiB }))
-        yield* Effect.gen(function* () {
-          yield* write(Array.from({ length: 2001 }, (_, index) => set("n", `k${index}`, 1)))
-          const logBytes = () => statSync(join(directory, "kv.db-wal")).size
-          // The next list begins before the last one is released, so that there is always one.
-          const begin = Effect.flatMap(Scope.make(), scope =>
-            Effect.map(Effect.either(Scope.extend(list, scope)), list => ({ scope, list }))
-          )
-          let last = yield* begin
-          let most = 0
-          let cut = 0
-          let refused = 0
-          for (let round = 0; round < 40; round++) {
-            yield* put("n", "large", "x".repeat(MiB / 2))
-            most = Math.max(most, logBytes())
-            const next = yield* begin
-            if (Either.isLeft(next.list)) {
-              refused++
-              expect(next.list.left).toMatchObject({ _tag: "StoreBusy", retryAfterSeconds: 1 })
+    test.scopedLive(`that overlap do not let the write-ahead log grow without bound (${writer})`, function* () {
+      const directory = yield* temporaryDirectory
+      const MiB = 1024 * 1024
+      const limits = Effect.map(Limits, limits => ({ ...limits, walBytes: 4 * MiB }))
+      yield* Effect.gen(function* () {
+        yield* write(Array.from({ length: 2001 }, (_, index) => set("n", `k${index}`, 1)))
+        const logBytes = () => statSync(join(directory, "kv.db-wal")).size
+        // The next list begins before the last one is released, so that there is always one.
+        const begin = Effect.flatMap(Scope.make(), scope =>
+          Effect.map(Effect.either(Scope.extend(list, scope)), list => ({ scope, list }))
+        )
+        let last = yield* begin
+        let most = 0
+        let cut = 0
+        let refused = 0
+        for (let round = 0; round < 40; round++) {
+          yield* put("n", "large", "x".repeat(MiB / 2))
+          most = Math.max(most, logBytes())
+          const next = yield* begin
+          if (Either.isLeft(next.list)) {
+            refused++
+            expect(next.list.left).toMatchObject({ _tag: "StoreBusy", retryAfterSeconds: 1 })
+          }
+          if (Either.isRight(last.list)) {
+            const read = yield* Effect.either(Stream.runDrain(last.list.right.portions))
+            if (Either.isLeft(read)) {
+              cut++
+              expect(read.left.reason).toContain("the write-ahead log has")
             }
-            if (Either.isRight(last.list)) {
-              const read = yield* Effect.either(Stream.runDrain(last.list.right.portions))
-              if (Either.isLeft(read)) {
-                cut++
-                expect(read.left.reason).toContain("the write-ahead log has")
-              }
-            }
-            yield* Scope.close(last.scope, Exit.void)
-            last = next
           }
           yield* Scope.close(last.scope, Exit.void)
-          expect(most).toBeLessThan(6 * MiB)
-          expect(cut + refused).toBeGreaterThan(2)
-          expect(cut + refused).toBeLessThan(30)
-          const { portions } = yield* list
-          expect(yield* Stream.runFold(portions, 0, (sum, { length }) => sum + length)).toBe(2002)
-        }).pipe(Effect.provide(Layer.provide(Sqlite.layer({ directory, writer }), Layer.effect(Limits, limits))))
-      })
-    )
+          last = next
+        }
+        yield* Scope.close(last.scope, Exit.void)
+        expect(most).toBeLessThan(6 * MiB)
+        expect(cut + refused).toBeGreaterThan(2)
+        expect(cut + refused).toBeLessThan(30)
+        const { portions } = yield* list
+        expect(yield* Stream.runFold(portions, 0, (sum, { length }) => sum + length)).toBe(2002)
+      }).pipe(Effect.provide(Layer.provide(Sqlite.layer({ directory, writer }), Layer.effect(Limits, limits))))
+    })
   }
 })

@@ -1,5 +1,5 @@
 /** What the writer counts: namespaces and tenants, also of rows that it has not inserted, and idempotency records. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Layer } from "effect"
 import { lifetime } from "../../../../src/Kv/Idempotency.ts"
@@ -9,6 +9,7 @@ import { IdempotencyRecords } from "../../../../src/Storage/Sqlite/Kv/Idempotenc
 import { format, recount } from "../../../../src/Storage/Sqlite/Kv/Schema.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { test } from "../../../Tests.ts"
 import * as Numbers from "../../Numbers.ts"
 
 const start = 1_700_000_000_000
@@ -51,19 +52,17 @@ const tablesOf = (db: Database.Database): Numbers.Tables => ({
 })
 
 describe("the numbers of namespaces and tenants", () => {
-  it.scopedLive("are those of all entries, however these are named, and stay so with writes", () =>
-    Effect.gen(function* () {
-      const { db, directory } = yield* database
-      fill(db)
-      const counted = tablesOf(db)
-      expect(counted.entries).toHaveLength(Numbers.entries.length)
-      Numbers.expectCounted(counted)
-      yield* Effect.zipRight(Numbers.expectShown, Numbers.change).pipe(
-        Effect.provide(Layer.fresh(Sqlite.layer({ directory, writer: "inline" })))
-      )
-      Numbers.expectCounted(tablesOf(db))
-    })
-  )
+  test.scopedLive("are those of all entries, however these are named, and stay so with writes", function* () {
+    const { db, directory } = yield* database
+    fill(db)
+    const counted = tablesOf(db)
+    expect(counted.entries).toHaveLength(Numbers.entries.length)
+    Numbers.expectCounted(counted)
+    yield* Effect.zipRight(Numbers.expectShown, Numbers.change).pipe(
+      Effect.provide(Layer.fresh(Sqlite.layer({ directory, writer: "inline" })))
+    )
+    Numbers.expectCounted(tablesOf(db))
+  })
 })
 
 const rows = (db: Database.Database) =>
@@ -77,39 +76,37 @@ const tenants = (db: Database.Database) =>
   db.prepare("SELECT tenant, bytes FROM remembered_tenants ORDER BY tenant").raw().all()
 
 describe("writes with idempotency keys", () => {
-  it.scoped("count as the bytes of their rows, whatever is removed, replaced or rolled back", () =>
-    Effect.gen(function* () {
-      const { db } = yield* database
-      const limit = 40 * 300
-      const remembered = new IdempotencyRecords(db, limit)
-      let now = start
-      for (let round = 0; round < 300; round++) {
-        now += round % 50 === 49 ? lifetime : 1000
-        remembered.clear()
-        db.exec("BEGIN")
-        for (let index = 0; index < 1 + (round % 3); index++) {
-          // Some ids come again, some of them for another tenant.
-          const id = `${(7 * round + index) % 90}`
-          if (remembered.find(id, now) !== undefined) continue
-          remembered.keep(
-            { tenant: `t${(round * round) % 5}`, id, digest: "digest" },
-            "x".repeat((13 * round) % 200),
-            now
-          )
-        }
-        remembered.flush(now)
-        db.exec(round % 7 === 3 ? "ROLLBACK" : "COMMIT")
-        const counted = new Map(tenants(db) as ReadonlyArray<[string, number]>)
-        for (const { bytes, tenant } of rows(db) as ReadonlyArray<{ tenant: string; bytes: number }>) {
-          expect([tenant, counted.get(tenant)]).toEqual([tenant, bytes])
-          counted.delete(tenant)
-        }
-        // A tenant without writes has a row until the next comparison.
-        expect([...counted.values()].filter(bytes => bytes !== 0)).toEqual([])
+  test.scoped("count as the bytes of their rows, whatever is removed, replaced or rolled back", function* () {
+    const { db } = yield* database
+    const limit = 40 * 300
+    const remembered = new IdempotencyRecords(db, limit)
+    let now = start
+    for (let round = 0; round < 300; round++) {
+      now += round % 50 === 49 ? lifetime : 1000
+      remembered.clear()
+      db.exec("BEGIN")
+      for (let index = 0; index < 1 + (round % 3); index++) {
+        // Some ids come again, some of them for another tenant.
+        const id = `${(7 * round + index) % 90}`
+        if (remembered.find(id, now) !== undefined) continue
+        remembered.keep(
+          { tenant: `t${(round * round) % 5}`, id, digest: "digest" },
+          "x".repeat((13 * round) % 200),
+          now
+        )
       }
-      const [total] = db.prepare("SELECT sum(bytes) FROM remembered_tenants").pluck().all() as [number]
-      expect(total).toBeLessThanOrEqual(limit)
-      expect(total).toBeGreaterThan(limit / 2)
-    })
-  )
+      remembered.flush(now)
+      db.exec(round % 7 === 3 ? "ROLLBACK" : "COMMIT")
+      const counted = new Map(tenants(db) as ReadonlyArray<[string, number]>)
+      for (const { bytes, tenant } of rows(db) as ReadonlyArray<{ tenant: string; bytes: number }>) {
+        expect([tenant, counted.get(tenant)]).toEqual([tenant, bytes])
+        counted.delete(tenant)
+      }
+      // A tenant without writes has a row until the next comparison.
+      expect([...counted.values()].filter(bytes => bytes !== 0)).toEqual([])
+    }
+    const [total] = db.prepare("SELECT sum(bytes) FROM remembered_tenants").pluck().all() as [number]
+    expect(total).toBeLessThanOrEqual(limit)
+    expect(total).toBeGreaterThan(limit / 2)
+  })
 })

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect } from "effect"
 import {
@@ -15,6 +15,7 @@ import * as Opening from "../../../../../src/Storage/Sqlite/Database/Opening.ts"
 import { format as storeFormat } from "../../../../../src/Storage/Sqlite/Kv/Schema.ts"
 import { format as sessionFormat } from "../../../../../src/Storage/Sqlite/SessionEvents/Tables.ts"
 import { temporaryDirectory } from "../../../../TemporaryDirectory.ts"
+import { test } from "../../../../Tests.ts"
 
 const step = (name: string, ...statements: ReadonlyArray<string>): Migration => ({ name, statements })
 
@@ -58,8 +59,9 @@ const newest = {
 const newFile = Effect.map(temporaryDirectory, directory => join(directory, "file.db"))
 
 describe("migrations of a database file", () => {
-  it.scoped("run if they are missing, also in a file with a write-ahead log, and are checkpointed into the file", () =>
-    Effect.gen(function* () {
+  test.scoped(
+    "run if they are missing, also in a file with a write-ahead log, and are checkpointed into the file",
+    function* () {
       for (const before of [[], [first]]) {
         const file = yield* newFile
         if (before.length > 0) yield* bring(file, ...before)
@@ -71,23 +73,21 @@ describe("migrations of a database file", () => {
           expect(stateOf(file)).toEqual(newest)
         }
       }
-    })
+    }
   )
 
-  it.scoped("after a failed one the file is unchanged, and the next attempt runs all of them", () =>
-    Effect.gen(function* () {
-      const file = yield* newFile
-      yield* bring(file, first)
-      const before = stateOf(file)
-      for (let attempt = 0; attempt < 2; attempt++) {
-        const exit = yield* Effect.exit(bring(file, first, second, broken))
-        expect(exit._tag).toBe("Failure")
-        expect(stateOf(file)).toEqual(before)
-      }
-      yield* bring(file, first, second)
-      expect(stateOf(file)).toEqual(newest)
-    })
-  )
+  test.scoped("after a failed one the file is unchanged, and the next attempt runs all of them", function* () {
+    const file = yield* newFile
+    yield* bring(file, first)
+    const before = stateOf(file)
+    for (let attempt = 0; attempt < 2; attempt++) {
+      const exit = yield* Effect.exit(bring(file, first, second, broken))
+      expect(exit._tag).toBe("Failure")
+      expect(stateOf(file)).toEqual(before)
+    }
+    yield* bring(file, first, second)
+    expect(stateOf(file)).toEqual(newest)
+  })
 })
 
 /** The formats of a version that has one more step. */
@@ -111,79 +111,73 @@ const refusalOf = (directory: string, format: Format) =>
   Effect.map(Effect.flip(Effect.scoped(Opening.open(directory, format))), ({ message }) => message)
 
 describe("opening a database", () => {
-  it.scoped("runs a second step, which the version before it refuses as newer", () =>
-    Effect.gen(function* () {
-      for (const [index, old] of [storeFormat, sessionFormat].entries()) {
-        const format = formats[index]!
-        const { directory, file } = yield* directoryAt(old, 1)
-        yield* Effect.scoped(Opening.open(directory, old))
-        yield* Effect.scoped(Opening.open(directory, format))
-        expect(
-          look(file, db => db.prepare(`SELECT name FROM ${migrationsTable} ORDER BY migration_id`).pluck().all())
-        ).toEqual(["first_release", "notes"])
-        expect(look(file, db => db.prepare("SELECT count(*) FROM notes").pluck().get())).toBe(0)
-        expect(yield* refusalOf(directory, old)).toBe(
-          `${file} has schema 2, newer than the 1 that this version works with`
-        )
-      }
-    })
-  )
+  test.scoped("runs a second step, which the version before it refuses as newer", function* () {
+    for (const [index, old] of [storeFormat, sessionFormat].entries()) {
+      const format = formats[index]!
+      const { directory, file } = yield* directoryAt(old, 1)
+      yield* Effect.scoped(Opening.open(directory, old))
+      yield* Effect.scoped(Opening.open(directory, format))
+      expect(
+        look(file, db => db.prepare(`SELECT name FROM ${migrationsTable} ORDER BY migration_id`).pluck().all())
+      ).toEqual(["first_release", "notes"])
+      expect(look(file, db => db.prepare("SELECT count(*) FROM notes").pluck().get())).toBe(0)
+      expect(yield* refusalOf(directory, old)).toBe(
+        `${file} has schema 2, newer than the 1 that this version works with`
+      )
+    }
+  })
 
-  it.scoped("with migrations of other names is refused and not changed", () =>
-    Effect.gen(function* () {
-      for (const format of formats) {
-        const cases = [
-          [
-            "name = 'others' WHERE migration_id = 2",
-            2,
-            'its migration 2 is "others", and that of this version is "notes"'
-          ],
-          // One that would be migrated.
-          ["name = 'others'", 1, 'its migration 1 is "others", and that of this version is "first_release"'],
-          ["migration_id = 99", 1, 'its migration 1 is missing, and that of this version is "first_release"']
-        ] as const
-        for (const [change, version, message] of cases) {
-          const { directory, file } = yield* directoryAt(format, version)
-          look(file, db => db.exec(`UPDATE ${migrationsTable} SET ${change}`))
-          const before = readFileSync(file)
-          expect(yield* refusalOf(directory, format)).toBe(
-            `${file} was written by a version with other migrations: ${message}`
-          )
-          expect(readFileSync(file).equals(before)).toBe(true)
-          // One that was put into the place of an open one.
-          expect(() => openForWriting(file, format)).toThrow(/was written by a version with other migrations/)
-        }
-        const { directory, file } = yield* directoryAt(format, 2)
-        look(file, db => db.exec(`INSERT INTO ${migrationsTable} (migration_id, name) VALUES (99, 'future')`))
+  test.scoped("with migrations of other names is refused and not changed", function* () {
+    for (const format of formats) {
+      const cases = [
+        [
+          "name = 'others' WHERE migration_id = 2",
+          2,
+          'its migration 2 is "others", and that of this version is "notes"'
+        ],
+        // One that would be migrated.
+        ["name = 'others'", 1, 'its migration 1 is "others", and that of this version is "first_release"'],
+        ["migration_id = 99", 1, 'its migration 1 is missing, and that of this version is "first_release"']
+      ] as const
+      for (const [change, version, message] of cases) {
+        const { directory, file } = yield* directoryAt(format, version)
+        look(file, db => db.exec(`UPDATE ${migrationsTable} SET ${change}`))
+        const before = readFileSync(file)
         expect(yield* refusalOf(directory, format)).toBe(
-          `${file} was written by a version with other migrations: its migration 99 is "future", and its schema has the number 2`
+          `${file} was written by a version with other migrations: ${message}`
         )
+        expect(readFileSync(file).equals(before)).toBe(true)
+        // One that was put into the place of an open one.
+        expect(() => openForWriting(file, format)).toThrow(/was written by a version with other migrations/)
       }
-    })
-  )
+      const { directory, file } = yield* directoryAt(format, 2)
+      look(file, db => db.exec(`INSERT INTO ${migrationsTable} (migration_id, name) VALUES (99, 'future')`))
+      expect(yield* refusalOf(directory, format)).toBe(
+        `${file} was written by a version with other migrations: its migration 99 is "future", and its schema has the number 2`
+      )
+    }
+  })
 
-  it.scoped("of a development version is refused, not changed, and said what to do with", () =>
-    Effect.gen(function* () {
-      const names = ["initial", "launch_configurations", "metadata", "namespaces"]
-      for (const format of [storeFormat, sessionFormat]) {
-        for (const [version, hasList] of [
-          [1, false],
-          [1, true],
-          [4, true]
-        ] as const) {
-          const { directory, file } = yield* directoryAt(
-            { ...format, migrations: names.map(name => step(name)) },
-            version
-          )
-          if (!hasList) look(file, db => db.exec(`DROP TABLE ${migrationsTable}`))
-          const before = readFileSync(file)
-          expect(yield* refusalOf(directory, format)).toBe(
-            `${file} was written by a development version before the first release: export its entries with that ` +
-              "version and import them into another directory, or start with an empty one"
-          )
-          expect(readFileSync(file).equals(before)).toBe(true)
-        }
+  test.scoped("of a development version is refused, not changed, and said what to do with", function* () {
+    const names = ["initial", "launch_configurations", "metadata", "namespaces"]
+    for (const format of [storeFormat, sessionFormat]) {
+      for (const [version, hasList] of [
+        [1, false],
+        [1, true],
+        [4, true]
+      ] as const) {
+        const { directory, file } = yield* directoryAt(
+          { ...format, migrations: names.map(name => step(name)) },
+          version
+        )
+        if (!hasList) look(file, db => db.exec(`DROP TABLE ${migrationsTable}`))
+        const before = readFileSync(file)
+        expect(yield* refusalOf(directory, format)).toBe(
+          `${file} was written by a development version before the first release: export its entries with that ` +
+            "version and import them into another directory, or start with an empty one"
+        )
+        expect(readFileSync(file).equals(before)).toBe(true)
       }
-    })
-  )
+    }
+  })
 })

@@ -19,6 +19,7 @@ import * as Restored from "../../../../../src/Storage/Sqlite/Database/Opening/Re
 import * as Opening from "../../../../../src/Storage/Sqlite/Database/Opening.ts"
 import { put } from "../../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../../TemporaryDirectory.ts"
+import { testsOf } from "../../../../Tests.ts"
 import { backUp, failure, inStore, makeSessions, names, store } from "../../../Backup/Fixture.ts"
 
 const draftIn = (directory: string): string => join(directory, "restore.0123456789abcdef.part")
@@ -176,47 +177,43 @@ const walk = (
   })
 
 layer(stores, { excludeTestServices: true })("a restore of files", it => {
-  it.scoped("has not taken place, or is finished by the next start, wherever it is killed", () =>
-    Effect.gen(function* () {
-      const outcomes = yield* walk(
-        step => faulty(call => call === step, 0),
-        (directory, error) => ({ isTaken: isTakenIn(directory), isLast: error === undefined })
-      )
-      assert.isAbove(outcomes.length, 15)
-      assert.deepStrictEqual([...new Set(outcomes)], [false, true])
-    })
-  )
+  const test = testsOf(it)
+  test.scoped("has not taken place, or is finished by the next start, wherever it is killed", function* () {
+    const outcomes = yield* walk(
+      step => faulty(call => call === step, 0),
+      (directory, error) => ({ isTaken: isTakenIn(directory), isLast: error === undefined })
+    )
+    assert.isAbove(outcomes.length, 15)
+    assert.deepStrictEqual([...new Set(outcomes)], [false, true])
+  })
 
-  it.scoped("that fails has not taken place, or reports that it has, whatever fails", () =>
-    Effect.gen(function* () {
-      const outcomes = yield* walk(
-        step => faulty(call => call === step),
-        (_, error) => ({
-          isTaken: error === undefined || error instanceof Restored.Unfinished,
-          isLast: error === undefined
-        })
-      )
-      assert.isAbove(outcomes.length, 15)
-      assert.deepStrictEqual([...new Set(outcomes)], [false, true])
-    })
-  )
+  test.scoped("that fails has not taken place, or reports that it has, whatever fails", function* () {
+    const outcomes = yield* walk(
+      step => faulty(call => call === step),
+      (_, error) => ({
+        isTaken: error === undefined || error instanceof Restored.Unfinished,
+        isLast: error === undefined
+      })
+    )
+    assert.isAbove(outcomes.length, 15)
+    assert.deepStrictEqual([...new Set(outcomes)], [false, true])
+  })
 
-  it.scoped("that fails is finished by the next start if it is killed during its reversal", () =>
-    Effect.gen(function* () {
-      const outcomes = yield* walk(
-        // The logs were moved aside by then.
-        (step, directory) => faulty((_, path) => path === join(directory, "kv.db"), step),
-        (directory, error) => {
-          assert.instanceOf(error, Error)
-          return { isTaken: isTakenIn(directory), isLast: !isTakenIn(directory) }
-        }
-      )
-      assert.isAbove(outcomes.length, 3)
-    })
-  )
+  test.scoped("that fails is finished by the next start if it is killed during its reversal", function* () {
+    const outcomes = yield* walk(
+      // The logs were moved aside by then.
+      (step, directory) => faulty((_, path) => path === join(directory, "kv.db"), step),
+      (directory, error) => {
+        assert.instanceOf(error, Error)
+        return { isTaken: isTakenIn(directory), isLast: !isTakenIn(directory) }
+      }
+    )
+    assert.isAbove(outcomes.length, 3)
+  })
 
-  it.scoped("replaces nothing that another program makes while it is unfinished, and applies no log of it", () =>
-    Effect.gen(function* () {
+  test.scoped(
+    "replaces nothing that another program makes while it is unfinished, and applies no log of it",
+    function* () {
       const { old, prepare } = yield* Stores
       const log = readFileSync(join(old, "kv.db-wal"))
       // Killed after the old log was moved aside, and before kv.db was.
@@ -251,49 +248,42 @@ layer(stores, { excludeTestServices: true })("a restore of files", it => {
         yield* open(directory)
         isRestored(directory)
       }
-    })
+    }
   )
 
-  it.scoped("is finished for a database that is linked from another directory", () =>
-    Effect.gen(function* () {
-      const { prepare } = yield* Stores
-      for (const killedAt of ["kv.db", join("restore.ready", "kv.db")]) {
-        const directory = yield* prepare
-        const linked = yield* temporaryDirectory
-        symlinkSync(join(directory, "kv.db"), join(linked, "kv.db"))
-        attempt(
-          directory,
-          faulty((_, path) => path === join(directory, killedAt), 0)
-        )
-        const target = join(linked, "backup")
-        assert.match(
-          yield* failure(backUp(linked, target)),
-          /has a restore that was not finished$|kv\.db cannot be read/
-        )
-        yield* open(linked)
-        isRestored(directory)
-      }
-    })
-  )
-
-  it.scoped("of another process is not passed by while a store is opened", () =>
-    Effect.gen(function* () {
-      const { prepare } = yield* Stores
+  test.scoped("is finished for a database that is linked from another directory", function* () {
+    const { prepare } = yield* Stores
+    for (const killedAt of ["kv.db", join("restore.ready", "kv.db")]) {
       const directory = yield* prepare
-      const other = yield* prepare
-      Restored.commit(directory, draftIn(directory), "aside")
-      // The line comes when a first restore has been finished, and before the lock is taken for good.
-      const restoring = Logger.make(() => {
-        if (!existsSync(draftIn(other))) return
-        renameSync(draftIn(other), draftIn(directory))
-        Restored.commit(directory, draftIn(directory), "aside-2")
-      })
-      const opening = Effect.scoped(Opening.open(directory, storePart.format))
-      const refused = yield* Effect.flip(Effect.provide(opening, Logger.replace(Logger.defaultLogger, restoring)))
-      assert.match(refused.message, /was restored in the meantime, and that is not finished: start again$/)
-      yield* open(directory)
-      assert.isFalse(Restored.isUnfinished(directory))
-      assert.include(names(join(directory, "aside-2")), "kv.db")
+      const linked = yield* temporaryDirectory
+      symlinkSync(join(directory, "kv.db"), join(linked, "kv.db"))
+      attempt(
+        directory,
+        faulty((_, path) => path === join(directory, killedAt), 0)
+      )
+      const target = join(linked, "backup")
+      assert.match(yield* failure(backUp(linked, target)), /has a restore that was not finished$|kv\.db cannot be read/)
+      yield* open(linked)
+      isRestored(directory)
+    }
+  })
+
+  test.scoped("of another process is not passed by while a store is opened", function* () {
+    const { prepare } = yield* Stores
+    const directory = yield* prepare
+    const other = yield* prepare
+    Restored.commit(directory, draftIn(directory), "aside")
+    // The line comes when a first restore has been finished, and before the lock is taken for good.
+    const restoring = Logger.make(() => {
+      if (!existsSync(draftIn(other))) return
+      renameSync(draftIn(other), draftIn(directory))
+      Restored.commit(directory, draftIn(directory), "aside-2")
     })
-  )
+    const opening = Effect.scoped(Opening.open(directory, storePart.format))
+    const refused = yield* Effect.flip(Effect.provide(opening, Logger.replace(Logger.defaultLogger, restoring)))
+    assert.match(refused.message, /was restored in the meantime, and that is not finished: start again$/)
+    yield* open(directory)
+    assert.isFalse(Restored.isUnfinished(directory))
+    assert.include(names(join(directory, "aside-2")), "kv.db")
+  })
 })
