@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto"
 import { expect, it } from "@effect/vitest"
 import { Context, Effect, Either, Fiber, Layer, Metric, MetricState, Option, type Scope } from "effect"
-import * as MetricTags from "../../../src/base/MetricTags.ts"
+import * as MetricTags from "../../../src/base/Observability/MetricTags.ts"
 import * as Change from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
