@@ -1,8 +1,8 @@
 import * as fc from "fast-check"
 import { expect, it } from "vitest"
 import type { TransportName } from "../../src/Client/Client.ts"
-import { type CursorPage, followNamespace, type LogReader } from "../../src/Client/Follow.ts"
-import type { FollowEvent } from "../../src/Client/Model.ts"
+import { type CursorPage, followNamespace, type LogReader, Snapshot } from "../../src/Client/Follow.ts"
+import type { Change, Entry, FollowEvent } from "../../src/Client/Model.ts"
 import { times } from "../Scale.ts"
 import { Gathered, ManualClock, passUntil, randomBy, range, turns, withService } from "./Harness.ts"
 
@@ -133,4 +133,16 @@ it("entries of two logs are not taken for one list", async () => {
     "synced"
   ])
   expect(seen.at(-1)).toEqual({ type: "synced", lastSeq: 9, epoch: "new" })
+})
+
+it("a change of the last key of a page is new after that page, and of the next key after its own", () => {
+  const snapshot = new Snapshot()
+  for (const [key, lastSeq] of [
+    ["a", 1],
+    ["c", 3]
+  ] as const) {
+    snapshot.add({ items: [{ key } as Entry], lastSeq, epoch: "e" })
+  }
+  const isNew = (key: string) => snapshot.isNew({ key, seq: 2 } as Change)
+  expect(["a", "b", "c"].map(isNew)).toEqual([true, false, false])
 })

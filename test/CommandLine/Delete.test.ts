@@ -1,7 +1,9 @@
 /** `causeway kv delete --prefix`, in pipes and on pseudo-terminals. */
 import { assert, layer } from "@effect/vitest"
-import { Effect, Option } from "effect"
+import { Duration, Effect, Option, Redacted } from "effect"
+import { deleteCounted } from "../../src/CommandLine/Entries/Delete.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
+import { keys } from "../Harness.ts"
 import { onlyLong } from "../Scale.ts"
 import { testsOf } from "../Tests.ts"
 import { proxy } from "./Proxy.ts"
@@ -77,6 +79,17 @@ layer(setting, { excludeTestServices: true })("causeway kv delete --prefix", it 
       assert.deepStrictEqual(left, ["a2", "a3", "a5", "b"])
     }
   )
+
+  test.effect("deletes nothing of a store that has replaced the one in which entries were counted", function* () {
+    const { client, url } = yield* Setting
+    yield* client.set("cli/replaced", "k", 1)
+    const token = Redacted.make(keys.write)
+    const connection = { url, kind: "store", token, source: "", timeout: Duration.seconds(30) } as const
+    const counted = { namespace: "cli/replaced", prefix: "", lastSeq: Number.MAX_SAFE_INTEGER, epoch: "another" }
+    const { message } = yield* Effect.flip(deleteCounted({ client, connection }, counted, {}, () => {}))
+    assert.match(message, /restored or replaced/)
+    assert.isTrue(Option.isSome(yield* client.get("cli/replaced", "k")))
+  })
 
   onlyLong(test.scoped)("reports how many entries were deleted before a failure", function* () {
     const { client, url } = yield* Setting

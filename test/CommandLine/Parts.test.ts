@@ -1,6 +1,8 @@
 /** The parts of commands that need no process. */
+import { appendFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { Either, FastCheck as fc, Option } from "effect"
+import { Effect, Either, FastCheck as fc, Option } from "effect"
 import * as ExactJson from "../../src/base/Json/ExactJson.ts"
 import * as Arguments from "../../src/CommandLine/Arguments.ts"
 import * as Connection from "../../src/CommandLine/Connection.ts"
@@ -10,8 +12,10 @@ import * as Table from "../../src/CommandLine/Terminal/Output.ts"
 import * as Progress from "../../src/CommandLine/Terminal/Progress.ts"
 import { clean } from "../../src/CommandLine/Terminal/Text.ts"
 import * as Batch from "../../src/CommandLine/Transfer/Batch.ts"
+import * as Checkpoint from "../../src/CommandLine/Transfer/Checkpoint.ts"
 import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 
 const node = (name: string, options: Record<string, boolean> = {}, ...below: ReadonlyArray<Arguments.Node>) => ({
   name,
@@ -250,3 +254,19 @@ describe("Text on a terminal", () => {
     assert.strictEqual(clean("\r".repeat(1_000_000)), "\u240d".repeat(1_000_000))
   })
 })
+
+it.scoped("an import does not continue behind a last line that has become longer", () =>
+  Effect.gen(function* () {
+    const file = join(yield* temporaryDirectory, "file")
+    const line = '{"key":"a"'
+    writeFileSync(file, line)
+    const { save } = yield* Checkpoint.open(file, [], "refuse")
+    yield* save([{ number: 1, end: line.length, bytes: Buffer.from(line), text: line }])
+    assert.strictEqual((yield* Checkpoint.open(file, [], "resume")).line, 1)
+    appendFileSync(file, "}")
+    assert.match(
+      (yield* Effect.flip(Checkpoint.open(file, [], "resume"))).message,
+      /the first 1 lines of the file differ/
+    )
+  })
+)

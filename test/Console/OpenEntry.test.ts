@@ -237,7 +237,7 @@ describe("The part of a history", () => {
   })
 
   it("keeps fewer changes if they are large, but at least one", () => {
-    const large = "x".repeat(max.characters)
+    const large = "x".repeat(max.characters + 1)
     const changes = [change(1), change(2, large), change(3, large)]
     assert.deepStrictEqual(seqsOf(plus(nothing, { changes, after: 3 })), { before: 2, first: 3, last: 3, after: 3 })
   })

@@ -185,6 +185,27 @@ describe("FairPool", () => {
     expect(order.at(-1)).toBe(other)
   })
 
+  it("grants nothing to a claim that is released by what it reclaims", () => {
+    const pool = new FairPool({ name: "things", capacity: 4 })
+    const held = pool.take("b", 1)!
+    pool.take("a", 3)!.offer({ onReclaim: () => held.release() })
+    expect([held.resize(2), pool.used]).toEqual([false, 0])
+    const all = pool.take("a", 4)!
+    const [first, second] = [pool.request("b", 1, () => {}), pool.request("b", 1, () => {})]
+    all.offer({ onReclaim: () => first.release() })
+    pool.serve()
+    expect([first.isHeld, second.isHeld, pool.used]).toEqual([false, true, 1])
+  })
+
+  it("grants waiting requests what was reclaimed in excess", () => {
+    const pool = new FairPool({ name: "things", capacity: 4 })
+    const all = pool.take("a", 4)!
+    const waiting = pool.request("b", 1, () => {})
+    all.offer({ onReclaim: () => {} })
+    pool.take("c", 1)
+    expect(waiting.isHeld).toBe(true)
+  })
+
   it.effect("loses no permits to interruptions", () =>
     Effect.gen(function* () {
       const { pool } = pooled({ capacity: 3 }, false)

@@ -1,15 +1,16 @@
 /** Messages of WebSockets that do not arrive whole, over real sockets. */
-import * as MetricTags from "../../src/base/Observability/MetricTags.ts"
-import * as Reply from "../../src/Http/Reply.ts"
-import type * as WebSocket from "../../src/Http/WebSocket.ts"
+
 import { once } from "node:events"
 import { createServer } from "node:http"
 import { type AddressInfo, connect, type Socket } from "node:net"
 import { Effect, FastCheck as fc } from "effect"
 import { describe, expect, it } from "vitest"
+import * as MetricTags from "../../src/base/Observability/MetricTags.ts"
 import { UnfinishedMessage } from "../../src/base/UnfinishedMessage.ts"
+import * as Reply from "../../src/Http/Reply.ts"
 import { BodyBudget, heldBodyOf } from "../../src/Http/Server/BodyBudget.ts"
 import { upgrading } from "../../src/Http/WebSocket/Handshake.ts"
+import type * as WebSocket from "../../src/Http/WebSocket.ts"
 import { times } from "../Scale.ts"
 import { closing, socketSettings, until } from "./Server/Fixture.ts"
 

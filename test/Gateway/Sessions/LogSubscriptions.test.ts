@@ -23,6 +23,7 @@ const make = Effect.gen(function* () {
   const history = { epoch: "e1", head: 0, trimmedSeq: 0 }
   let failures = 0
   let wake = (): void => {}
+  let watched = 0
   let owner = Option.none<Peer>()
   const followed: Array<string> = []
   const sent: Array<Command> = []
@@ -65,7 +66,10 @@ const make = Effect.gen(function* () {
       ownerOf: () => Effect.sync(() => owner),
       watch: (_, onChange) => {
         wake = onChange
-        return () => {}
+        watched++
+        return () => {
+          watched--
+        }
       }
     }),
     Effect.provideService(
@@ -112,6 +116,7 @@ const make = Effect.gen(function* () {
     subscribe,
     followed,
     sent,
+    watched: () => watched,
     moveTo: (to: Option.Option<Peer>): void => {
       owner = to
     },
@@ -155,6 +160,9 @@ describe("LogSubscriptions", () => {
       replace({ epoch: "e2", head: 20 })
       expect((yield* subscription.read(5, 5)).frames).toEqual([])
       expect(state.lost).toBe(1)
+      const next = yield* subscribe()
+      yield* change({ head: 21 })
+      expect([next.seqs, next.state.lost]).toEqual([[21], 0])
     })
   )
 
@@ -188,7 +196,7 @@ describe("LogSubscriptions", () => {
 
   it.scoped("the owner of a session is notified of its subscribers here, at once and then regularly", () =>
     Effect.gen(function* () {
-      const { change, moveTo, sent, subscribe } = yield* make
+      const { change, moveTo, sent, subscribe, watched } = yield* make
       moveTo(Option.some({ node: "other", address: "other:1" }))
       const subscription = yield* Scope.make()
       yield* Scope.extend(subscribe(), subscription)
@@ -198,7 +206,9 @@ describe("LogSubscriptions", () => {
       ])
       yield* TestClock.adjust("10 minutes")
       expect(sent).toHaveLength(3)
+      expect(watched()).toBe(1)
       yield* Scope.close(subscription, Exit.void)
+      expect(watched()).toBe(0)
       yield* TestClock.adjust("10 minutes")
       expect(sent).toHaveLength(3)
     })

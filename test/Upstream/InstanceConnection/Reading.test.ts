@@ -53,6 +53,22 @@ describe("InstanceConnection", () => {
     })
   )
 
+  it.scoped("gives what waits before its end, and before its failure", () =>
+    Effect.gen(function* () {
+      const { connect, peers } = makePlatform("open")
+      const ending = yield* connect()
+      peers[0]!.emit({ type: "a", id: "e1" }, { type: "instance.stopped", id: "e2" })
+      yield* TestClock.adjust("1 second")
+      expect([...(yield* Stream.runCollect(eventsOf(ending)))]).toMatchObject([{ id: "e1" }, { id: "e2" }])
+      const failing = yield* connect()
+      peers[1]!.emit({ type: "b", id: "e3" })
+      peers[1]!.drop(true)
+      yield* TestClock.adjust("1 second")
+      expect((yield* failing.take)[0]).toMatchObject([{ id: "e3" }])
+      expect(yield* Effect.flip(failing.take)).toMatchObject({ reason: "too_large" })
+    })
+  )
+
   it.scoped("gives up a silent connection, but not one that answers pings", () =>
     Effect.gen(function* () {
       const { connect, peers } = makePlatform("open")

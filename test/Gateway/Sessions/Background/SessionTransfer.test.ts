@@ -23,7 +23,8 @@ const node = (
   owned: ReadonlyArray<readonly [string, number]> = [],
   answer: (peer: string, transferred: TransferredSession) => Effect.Effect<boolean, NodeUnreachable> = () =>
     Effect.dieMessage("not expected"),
-  capacity = 10_000
+  capacity = 10_000,
+  isClosing = false
 ) => {
   const tokens = new Map(owned)
   const nodes: SessionNodesShape = { ...alone, self: "self", tokenOf: session => tokens.get(session), ...given }
@@ -35,7 +36,7 @@ const node = (
       send: () => Effect.dieMessage("not expected"),
       transfer: (peer, transferred) => answer(peer.node, transferred)
     }),
-    isClosing: () => false
+    isClosing: () => isClosing
   })
   return { transfer, secrets, tokens }
 }
@@ -264,6 +265,13 @@ describe("The transfer of sessions", () => {
       yield* Deferred.succeed(done, undefined)
       assert.isTrue(Exit.isInterrupted(yield* Fiber.join(interrupting)))
       assert.deepStrictEqual(valuesOf(secrets.get("t/1")), { TOKEN: "x" })
+    })
+  )
+
+  it.effect("takes no session while it shuts down itself", () =>
+    Effect.gen(function* () {
+      const { transfer } = node({ adopt: () => Effect.succeed(true) }, [], undefined, undefined, true)
+      assert.isFalse(yield* transfer.adopt({ session: "t/1", from, secrets: secretsOf("new") }))
     })
   )
 

@@ -99,6 +99,25 @@ describe("A journal", () => {
     }).pipe(Effect.provide(Memory.layer()))
   )
 
+  it.effect("the newest of many steps of unknown outcome is found", () =>
+    Effect.gen(function* () {
+      const events = yield* SessionEvents
+      let left = 20
+      const append: typeof events.append = request =>
+        Effect.suspend(() => {
+          const lost = new StoreUnavailable({ reason: "no answer" })
+          if (--left > 0) return lost
+          return left === 0 ? Effect.zipRight(events.append(request), lost) : events.append(request)
+        })
+      const journal = yield* journalOn({ ...events, append })
+      const begin = (turnId: string) =>
+        journal.update(state => State.applyEvent(state, { type: "turn_started", turnId }))
+      while (left > 0) yield* Effect.flip(begin(`turn-${left}`))
+      yield* begin("next")
+      expect([...journal.state().turns.open.keys()]).toEqual(["turn-1", "next"])
+    }).pipe(Effect.provide(Memory.layer()))
+  )
+
   it.effect("a step that is interrupted while the store takes it has taken effect", () =>
     Effect.gen(function* () {
       const events = yield* SessionEvents
