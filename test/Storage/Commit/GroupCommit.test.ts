@@ -167,7 +167,7 @@ describe("GroupCommit", () => {
   it("a write is in one group at most, in order, and its caller gets its outcome", async () => {
     const action = fc.constantFrom<Action>("submit", "submit", "interrupt", "answer", "fail")
     await fc.assert(
-      fc.asyncProperty(fc.array(action, { maxLength: 60 }), actions =>
+      fc.asyncProperty(fc.array(action, { minLength: 10, maxLength: 40, size: "max" }), actions =>
         Effect.runPromise(Effect.provide(Effect.scoped(play(actions)), TestContext.TestContext))
       ),
       { numRuns: times(50) }
@@ -212,6 +212,7 @@ const play = (actions: ReadonlyArray<Action>) =>
     for (const [write, fiber] of callers) {
       if (interrupted.has(write)) continue
       expect(committed).toContain(write)
+      expect(Option.isSome(yield* Fiber.poll(fiber))).toBe(true)
       expect(tagOf(yield* Fiber.join(fiber))).toBe(
         failed.has(write) ? "StoreUnavailable" : `${write.startsWith("bad") ? "refused" : "done"} ${write}`
       )
