@@ -139,6 +139,21 @@ describe("GroupCommit", () => {
     }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
   )
 
+  it.scoped("a callback of a late group may commit the next write at once, too", () =>
+    Effect.gen(function* () {
+      const { committer, answer } = yield* setup({ maxGroup: { operations: 1, bytes: 1 } })
+      const answers: Array<boolean> = []
+      unforked(committer.submit("large"), () => {
+        unforked(committer.submit("next"), exit => answers.push(Exit.isSuccess(exit)))
+      })
+      yield* TestClock.adjust("2 seconds")
+      yield* answer(0)
+      yield* answer(1)
+      yield* settled
+      expect(answers).toEqual([true])
+    })
+  )
+
   it.scoped("interrupted writes make room, however many wait", () =>
     Effect.gen(function* () {
       const { committer, groups, answer } = yield* setup({ maxWaiting: 100, maxWaitingBytes: 1000 })
