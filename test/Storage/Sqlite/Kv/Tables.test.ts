@@ -7,7 +7,9 @@ import { fileOf } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
 import { migrate } from "../../../../src/Storage/Sqlite/Database/Opening/Migrations.ts"
 import { IdempotencyRecords } from "../../../../src/Storage/Sqlite/Kv/IdempotencyRecords.ts"
 import { format, recount } from "../../../../src/Storage/Sqlite/Kv/Schema.ts"
+import { writer } from "../../../../src/Storage/Sqlite/Kv/Tables.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
+import { set } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import * as Numbers from "../../Numbers.ts"
 
@@ -61,6 +63,22 @@ describe("the numbers of namespaces and tenants", () => {
       yield* Effect.zipRight(Numbers.expectShown, Numbers.change).pipe(
         Effect.provide(Layer.fresh(Sqlite.layer({ directory, writer: "inline" })))
       )
+      Numbers.expectCounted(tablesOf(db))
+    })
+  )
+
+  it.scoped("do not include those of a group that was rolled back", () =>
+    Effect.gen(function* () {
+      const { db } = yield* database
+      const tables = writer(1000).tables(db)
+      const commit = db.transaction((...keys: ReadonlyArray<string>) =>
+        tables.apply(
+          keys.map(key => ({ operations: [set("n", key, 1)], actor: "tester" })),
+          start
+        )
+      )
+      expect(() => commit("a", {} as string)).toThrow("Too few parameter values")
+      commit("b")
       Numbers.expectCounted(tablesOf(db))
     })
   )
