@@ -130,4 +130,21 @@ describe("writes with idempotency keys", () => {
       expect(total).toBeGreaterThan(limit / 2)
     })
   )
+
+  it.scoped("count once if they replace an expired one, and are removed and repeated later", () =>
+    Effect.gen(function* () {
+      const { db } = yield* database
+      // Only the newest has room.
+      const remembered = new IdempotencyRecords(db, 1)
+      const keep = (id: string, now: number) => {
+        remembered.clear()
+        expect(remembered.find(id, now)).toBeUndefined()
+        remembered.keep({ tenant: "t", id, digest: "digest" }, "x", now)
+        remembered.flush(now)
+      }
+      keep("a", start)
+      for (const id of ["a", "b", "a"]) keep(id, start + lifetime)
+      expect(tenants(db)).toEqual([["t", 257]])
+    })
+  )
 })
