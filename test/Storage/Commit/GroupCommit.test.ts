@@ -21,12 +21,17 @@ const unforked = <A, E>(effect: Effect.Effect<A, E>, onExit: (exit: Exit.Exit<A,
 type Tagged = string | { readonly _tag: string }
 
 describe("GroupCommit", () => {
-  it.scoped("a write that the backend does not answer for is not acknowledged", () =>
-    Effect.gen(function* () {
-      const { submit } = yield* setup({ commit: () => Effect.succeed([]) })
-      expect(yield* joinAll([yield* submit("a")])).toEqual(["StoreUnavailable"])
-    })
-  )
+  for (const [reason, commit] of [
+    ["returned no outcome for a write", Effect.succeed([])],
+    ["was interrupted", Effect.interrupt]
+  ] as const) {
+    it.scoped(`a write of a commit that ${reason} has failed`, () =>
+      Effect.gen(function* () {
+        const { committer } = yield* setup({ commit: () => commit })
+        expect(String(yield* Effect.flip(committer.submit("a")))).toContain(reason)
+      })
+    )
+  }
 
   it.scoped("a defect of the backend reaches its group and no other", () =>
     Effect.gen(function* () {
