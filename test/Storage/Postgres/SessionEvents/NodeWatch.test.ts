@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { NodeWatch } from "../../../../src/Storage/Postgres/SessionEvents/NodeLease.ts"
+import { OwnedSessions } from "../../../../src/Storage/Postgres/SessionEvents/SessionWriter.ts"
 
 describe("NodeWatch", () => {
   const one = (renewals: number) => ({ node: "a", renewals, lease: 900 })
@@ -37,4 +38,14 @@ describe("NodeWatch", () => {
     assert.deepStrictEqual(watch.update(800, [other]), [])
     assert.deepStrictEqual(watch.update(1200, [other]), [])
   })
+})
+
+it("a node that has taken a session back does not lose it by an earlier token", () => {
+  const owned = new OwnedSessions()
+  owned.add("acme/1", 1)
+  owned.add("acme/1", 2)
+  owned.lose("acme/1", 1)
+  assert.strictEqual(owned.tokenOf("acme/1"), 2)
+  owned.lose("acme/1", 2)
+  assert.strictEqual(owned.tokenOf("acme/1"), undefined)
 })
