@@ -1,6 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
+import { Duration, Effect, Option, TestClock } from "effect"
+import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
+import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
+import * as NodeLease from "../../../../src/Storage/Postgres/SessionEvents/NodeLease.ts"
 import { NodeWatch } from "../../../../src/Storage/Postgres/SessionEvents/NodeLease.ts"
 import { OwnedSessions } from "../../../../src/Storage/Postgres/SessionEvents/SessionWriter.ts"
+import { quiet } from "../../../postgres/Live.ts"
 
 describe("NodeWatch", () => {
   const one = (renewals: number) => ({ node: "a", renewals, lease: 900 })
@@ -49,3 +54,24 @@ it("a node that has taken a session back does not lose it by an earlier token", 
   owned.lose("acme/1", 2)
   assert.strictEqual(owned.tokenOf("acme/1"), undefined)
 })
+
+it.scoped("a node whose lease had ended finds sessions whose new owner commits after its next renewal", () =>
+  Effect.gen(function* () {
+    let lapses = 0
+    let taken: ReadonlyArray<string> = []
+    const read = ({ text }: Query<unknown>) =>
+      Effect.sync(() => (text.includes("renew_lease") ? [lapses, true] : text.includes("stored") ? [] : taken))
+    const owned = new OwnedSessions()
+    owned.add("acme/1", 1)
+    yield* NodeLease.keep({
+      pool: { read } as unknown as Pool,
+      ...{ node: "a", lease: Duration.seconds(9), predecessor: Option.none(), owned },
+      ...{ address: () => null, onOthers: () => {}, onLapse: () => {} }
+    })
+    lapses = 1
+    yield* TestClock.adjust("3 seconds")
+    taken = ["acme/1"]
+    yield* TestClock.adjust("3 seconds")
+    assert.strictEqual(owned.tokenOf("acme/1"), undefined)
+  }).pipe(Effect.provide(quiet))
+)
