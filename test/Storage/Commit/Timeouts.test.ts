@@ -60,7 +60,7 @@ describe("GroupCommit, timeouts", () => {
 
   it.scoped("a hanging group fails all writes until it is answered", () =>
     Effect.gen(function* () {
-      const { groups, committer, submit, answer } = yield* setup()
+      const { groups, committer, submit, answer } = yield* setup({ maxWaitingBytes: 2 })
       const fibers = yield* Effect.forEach(["a", "b"], submit)
       yield* TestClock.adjust("1799 millis")
       expect(committer.isStuck()).toBe(false)
@@ -71,10 +71,12 @@ describe("GroupCommit, timeouts", () => {
       yield* answer(0)
       yield* settled
       expect(committer.isStuck()).toBe(false)
-      const later = yield* submit("d")
+      // The failed ones leave room.
+      const later = yield* Effect.forEach(["d", "e", "f"], submit)
       yield* answer(1)
-      expect(yield* joinAll([later])).toEqual(["done d"])
-      expect(groups).toEqual([["a"], ["d"]])
+      yield* answer(2)
+      expect(yield* joinAll(later)).toEqual(["done d", "done e", "done f"])
+      expect(groups).toEqual([["a"], ["d"], ["e", "f"]])
     })
   )
 

@@ -71,7 +71,7 @@ describe("the numbers of namespaces and tenants", () => {
     Effect.gen(function* () {
       const { db } = yield* database
       const tables = writer(1000).tables(db)
-      const commit = db.transaction((...keys: ReadonlyArray<string>) =>
+      const commit = db.transaction((...keys: Array<string>) =>
         tables.apply(
           keys.map(key => ({ operations: [set("n", key, 1)], actor: "tester" })),
           start
