@@ -1,14 +1,18 @@
 /**
  * A store in the memory of the process, for tests and examples. It behaves like the durable backends. Its size is only
- * limited by memory: entries and records stay until they are deleted or trimmed, idempotency keys for 24 hours.
+ * limited by memory, except for idempotency records: entries and change records stay until they are deleted or trimmed.
  */
+
 import { Context, Duration, Effect, Layer, Option, Stream } from "effect"
 import * as Direct from "../base/Direct.ts"
+import { Limits } from "../base/Limits.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
 import { randomHex } from "../base/RandomHex.ts"
 import { yieldToEventLoop } from "../base/Time/EventLoop.ts"
 import { ChangeLog } from "../Kv/ChangeLog.ts"
 import type * as Entry from "../Kv/Entry.ts"
 import { BackupRefused, Store } from "../Kv/Store.ts"
+import { idempotencyMetrics } from "./Commit/StoreCommit.ts"
 import { encoderOf, State, takePage } from "./Memory/State.ts"
 
 const portionEntries = 1000
@@ -67,7 +71,9 @@ const makeChangeLog = (state: State, now: () => number): Context.Tag.Service<Cha
 export const layer: Layer.Layer<Store | ChangeLog> = Layer.effectContext(
   Effect.gen(function* () {
     const clock = yield* Effect.clock
-    const state = new State(yield* randomHex(2))
+    const { idempotencyBytes } = yield* Limits
+    const onComparison = idempotencyMetrics(yield* MetricTags.current)
+    const state = new State(yield* randomHex(2), idempotencyBytes, onComparison)
     const now = () => clock.unsafeCurrentTimeMillis()
     return Context.make(Store, makeStore(state, now)).pipe(Context.add(ChangeLog, makeChangeLog(state, now)))
   })

@@ -6,6 +6,7 @@ import * as Change from "../../Kv/Change.ts"
 import { type ChangePage, type ChangeQuery, type Due, HistoryTrimmed, selects } from "../../Kv/ChangeLog.ts"
 import * as Entry from "../../Kv/Entry.ts"
 import * as Idempotency from "../../Kv/Idempotency.ts"
+import type { Comparison } from "../../Kv/IdempotencyShares.ts"
 import {
   type Address,
   EntriesTooLarge,
@@ -32,15 +33,7 @@ import {
 } from "../../Kv/Write.ts"
 import { LastSeq } from "../Commit/StoreCommit.ts"
 import { Entries, pageOfNamespaces, pageOfTenants } from "./Entries.ts"
-
-interface IdempotencyRecord {
-  readonly digest: string
-  readonly kept: string
-  /** Epoch milliseconds. */
-  readonly keptAt: number
-}
-
-const isTooOld = ({ keptAt }: IdempotencyRecord, now: number): boolean => keptAt <= now - Idempotency.lifetime
+import { IdempotencyRecords } from "./IdempotencyRecords.ts"
 
 /** Takes items from the front while they fit in a page of `maxBytes`, but at least one. */
 export const takePage = <A extends { readonly value: string | null }>(
@@ -64,10 +57,16 @@ export class State {
   private changes: Array<Change.StoredChange> = []
   readonly end = new LastSeq()
   trims = 0
-  /** The results of the writes with idempotency keys of the last 24 hours, the oldest first. */
-  private readonly idempotencyRecords = new Map<string, IdempotencyRecord>()
+  private readonly idempotencyRecords: IdempotencyRecords
 
-  constructor(readonly epoch: string) {}
+  constructor(
+    readonly epoch: string,
+    idempotencyBytes: number,
+    /** Called after each comparison of the tenants. */
+    private readonly onComparison: (comparison: Comparison) => void
+  ) {
+    this.idempotencyRecords = new IdempotencyRecords(idempotencyBytes)
+  }
 
   get lastSeq(): number {
     return this.changes.at(-1)?.seq ?? 0
@@ -112,16 +111,11 @@ export class State {
   commit(write: Write, now: number): Either.Either<Committed, PreconditionFailed | IdempotencyConflict> {
     const key = write.idempotencyKey
     if (key === undefined) return this.apply(write, now)
-    const records = this.idempotencyRecords
-    const found = records.get(key.id)
-    if (found === undefined || isTooOld(found, now)) {
+    const found = this.idempotencyRecords.find(key.id, now)
+    if (found === undefined) {
       return Either.map(this.apply(write, now), applied => {
-        records.delete(key.id)
-        records.set(key.id, { digest: key.digest, kept: Idempotency.encode(write, applied), keptAt: now })
-        for (const [id, record] of records) {
-          if (!isTooOld(record, now)) break
-          records.delete(id)
-        }
+        const comparison = this.idempotencyRecords.keep(key, Idempotency.encode(write, applied), now)
+        if (comparison !== undefined) this.onComparison(comparison)
         return applied
       })
     }

@@ -1,8 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, FastCheck as fc, Stream } from "effect"
+import { type Context, Effect, FastCheck as fc, Stream } from "effect"
 import { JsonText } from "../../../src/base/Json/JsonText.ts"
 import * as ListBody from "../../../src/Kv/Endpoints/Lists.ts"
 import * as Entry from "../../../src/Kv/Entry.ts"
+import { type Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { times } from "../../Scale.ts"
 
 const entry = (key: string, value: string) => {
@@ -49,3 +50,20 @@ describe("the body of a list", () => {
     )
   )
 })
+
+it.effect("a whole list that cannot be opened releases what it has taken", () =>
+  Effect.gen(function* () {
+    let isReleased = false
+    const release = Effect.sync(() => {
+      isReleased = true
+    })
+    const listAll = () =>
+      Effect.zipRight(
+        Effect.addFinalizer(() => release),
+        new StoreUnavailable({ reason: "away" })
+      )
+    const store = { listAll } as unknown as Context.Tag.Service<Store>
+    yield* Effect.flip(ListBody.withList(store, { namespace: "n", prefix: "" }, () => Effect.void))
+    expect(isReleased).toBe(true)
+  })
+)

@@ -23,10 +23,17 @@ const unforked = <A, E>(effect: Effect.Effect<A, E>, onExit: (exit: Exit.Exit<A,
 type Tagged = string | { readonly _tag: string }
 
 describe("GroupCommit", () => {
-  test.scoped("a write that the backend does not answer for is not acknowledged", function* () {
-    const { submit } = yield* setup({ commit: () => Effect.succeed([]) })
-    expect(yield* joinAll([yield* submit("a")])).toEqual(["StoreUnavailable"])
-  })
+  for (const [reason, commit] of [
+    ["returned no outcome for a write", Effect.succeed([])],
+    ["was interrupted", Effect.interrupt]
+  ] as const) {
+    it.scoped(`a write of a commit that ${reason} has failed`, () =>
+      Effect.gen(function* () {
+        const { committer } = yield* setup({ commit: () => commit })
+        expect(String(yield* Effect.flip(committer.submit("a")))).toContain(reason)
+      })
+    )
+  }
 
   test.scoped("a defect of the backend reaches its group and no other", function* () {
     let calls = 0
@@ -130,6 +137,21 @@ describe("GroupCommit", () => {
     }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
   )
 
+  it.scoped("a callback of a late group may commit the next write at once, too", () =>
+    Effect.gen(function* () {
+      const { committer, answer } = yield* setup({ maxGroup: { operations: 1, bytes: 1 } })
+      const answers: Array<boolean> = []
+      unforked(committer.submit("large"), () => {
+        unforked(committer.submit("next"), exit => answers.push(Exit.isSuccess(exit)))
+      })
+      yield* TestClock.adjust("2 seconds")
+      yield* answer(0)
+      yield* answer(1)
+      yield* settled
+      expect(answers).toEqual([true])
+    })
+  )
+
   test.scoped("interrupted writes make room, however many wait", function* () {
     const { committer, groups, answer } = yield* setup({ maxWaiting: 100, maxWaitingBytes: 1000 })
     yield* Effect.sync(() => unforked(committer.submit("first"), () => undefined))
@@ -156,7 +178,7 @@ describe("GroupCommit", () => {
   it("a write is in one group at most, in order, and its caller gets its outcome", async () => {
     const action = fc.constantFrom<Action>("submit", "submit", "interrupt", "answer", "fail")
     await fc.assert(
-      fc.asyncProperty(fc.array(action, { maxLength: 60 }), actions =>
+      fc.asyncProperty(fc.array(action, { minLength: 10, maxLength: 40, size: "max" }), actions =>
         Effect.runPromise(Effect.provide(Effect.scoped(play(actions)), TestContext.TestContext))
       ),
       { numRuns: times(50) }
@@ -201,6 +223,7 @@ const play = (actions: ReadonlyArray<Action>) =>
     for (const [write, fiber] of callers) {
       if (interrupted.has(write)) continue
       expect(committed).toContain(write)
+      expect(Option.isSome(yield* Fiber.poll(fiber))).toBe(true)
       expect(tagOf(yield* Fiber.join(fiber))).toBe(
         failed.has(write) ? "StoreUnavailable" : `${write.startsWith("bad") ? "refused" : "done"} ${write}`
       )

@@ -1,5 +1,5 @@
 import { MessageChannel } from "node:worker_threads"
-import { describe, expect } from "@effect/vitest"
+import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Exit, Fiber, Option, Scope } from "effect"
 import * as TestClock from "effect/TestClock"
 import { untilRead } from "../../../src/base/Time/EventLoop.ts"
@@ -53,23 +53,27 @@ describe("GroupCommit, timeouts", () => {
     yield* answer(1)
   })
 
-  test.scoped("a hanging group fails all writes until it is answered", function* () {
-    const { groups, committer, submit, answer } = yield* setup()
-    const fibers = yield* Effect.forEach(["a", "b"], submit)
-    yield* TestClock.adjust("1799 millis")
-    expect(committer.isStuck()).toBe(false)
-    yield* TestClock.adjust("1 millis")
-    expect(yield* joinAll(fibers)).toEqual(["StoreUnavailable", "StoreUnavailable"])
-    expect(committer.isStuck()).toBe(true)
-    expect(yield* joinAll([yield* submit("c")])).toEqual(["StoreUnavailable"])
-    yield* answer(0)
-    yield* settled
-    expect(committer.isStuck()).toBe(false)
-    const later = yield* submit("d")
-    yield* answer(1)
-    expect(yield* joinAll([later])).toEqual(["done d"])
-    expect(groups).toEqual([["a"], ["d"]])
-  })
+  it.scoped("a hanging group fails all writes until it is answered", () =>
+    Effect.gen(function* () {
+      const { groups, committer, submit, answer } = yield* setup({ maxWaitingBytes: 2 })
+      const fibers = yield* Effect.forEach(["a", "b"], submit)
+      yield* TestClock.adjust("1799 millis")
+      expect(committer.isStuck()).toBe(false)
+      yield* TestClock.adjust("1 millis")
+      expect(yield* joinAll(fibers)).toEqual(["StoreUnavailable", "StoreUnavailable"])
+      expect(committer.isStuck()).toBe(true)
+      expect(yield* joinAll([yield* submit("c")])).toEqual(["StoreUnavailable"])
+      yield* answer(0)
+      yield* settled
+      expect(committer.isStuck()).toBe(false)
+      // The failed ones leave room.
+      const later = yield* Effect.forEach(["d", "e", "f"], submit)
+      yield* answer(1)
+      yield* answer(2)
+      expect(yield* joinAll(later)).toEqual(["done d", "done e", "done f"])
+      expect(groups).toEqual([["a"], ["d"], ["e", "f"]])
+    })
+  )
 
   for (const [when, after] of [
     ["at its beginning", (stand: () => void) => stand()],

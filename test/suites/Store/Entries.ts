@@ -2,7 +2,22 @@ import { expect } from "@effect/vitest"
 import { Effect, Either, Option } from "effect"
 import * as TestClock from "effect/TestClock"
 import type { Precondition } from "../../../src/Kv/Write.ts"
-import { type Check, del, feed, get, json, keys, lastSeq, outline, put, remove, set, start, write } from "./Fixture.ts"
+import {
+  type Check,
+  del,
+  expireAll,
+  feed,
+  get,
+  json,
+  keys,
+  lastSeq,
+  outline,
+  put,
+  remove,
+  set,
+  start,
+  write
+} from "./Fixture.ts"
 
 const namespace = "tenant:t1/area"
 
@@ -126,9 +141,12 @@ export const entries = (check: Check) => {
     const committed = yield* put(namespace, "k", 2)
     expect(committed.timestamp).toBe(start)
     expect(Option.getOrThrow(yield* get(namespace, "k")).updatedAt).toBe(start)
+    yield* put(namespace, "expiring", 1, { expiresAt: start - 50_000 })
+    yield* TestClock.setTime(start - 40_000)
+    expect(yield* expireAll).toBe(1)
     yield* TestClock.setTime(start + 1)
     yield* remove(namespace, "k")
-    expect((yield* feed()).map(change => change.timestamp)).toEqual([start, start, start + 1])
+    expect((yield* feed()).map(change => change.timestamp)).toEqual([start, start, start, start, start + 1])
   })
 }
 

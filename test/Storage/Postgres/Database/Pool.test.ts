@@ -37,6 +37,15 @@ onPostgres("Postgres, connections", () => {
     expect(pool.use.inUse + pool.use.idle).toBeLessThanOrEqual(2)
   })
 
+  live("a statement that has waited too long for a connection takes none", function* () {
+    const url = Redacted.make(yield* newDatabase)
+    const pool = yield* Pool.make({ url, isPooled: false, max: 1, statementTimeout: 10_000 })
+    const held = yield* pool.take
+    yield* Effect.flip(pool.read(one, 50))
+    held.release()
+    expect(yield* pool.read(one)).toBe(1)
+  })
+
   live("a busy node has as many as the documentation says", function* () {
     const url = yield* newDatabase
     const options = optionsOf(url)

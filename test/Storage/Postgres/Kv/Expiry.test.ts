@@ -1,4 +1,5 @@
 /** From where on entries are looked at that have expired. */
+
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import type pg from "pg"
@@ -20,8 +21,8 @@ const write = async (client: pg.Client, name: string, count: number, now: number
   await Held.call(client, "commit_group", Held.groupOf(operations, now))
 }
 
-const expire = async (client: pg.Client, now: number): Promise<number> =>
-  Number((await client.query("SELECT expired FROM causeway.expire($1, 500)", [now])).rows[0].expired)
+const expire = async (client: pg.Client, now: number, portion = 500): Promise<number> =>
+  Number((await client.query("SELECT expired FROM causeway.expire($1, $2)", [now, portion])).rows[0].expired)
 
 const advance = (client: pg.Client, now: number) => client.query(advanceExpiry(now).text, [now])
 
@@ -86,7 +87,9 @@ onPostgres("Postgres, expiry", () => {
     "an entry that has expired when it is written is counted as such, and is expired",
     async client => {
       await write(client, "first", 10, start, start + 5)
-      expect(await expire(client, start + 1000)).toBe(10)
+      // A portion may end among entries that expire at the same time.
+      expect(await expire(client, start + 1000, 4)).toBe(4)
+      expect(await expire(client, start + 1000)).toBe(6)
       expect(await position(client)).toBe(start + 1000)
       // By a node whose clock is behind, or that has waited for long.
       await write(client, "late", 10, start, start + 900)

@@ -1,6 +1,7 @@
 /** What a node learns of the end of the log. */
-import { describe, expect } from "@effect/vitest"
-import { Effect } from "effect"
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Fiber, Option } from "effect"
+import { LastSeq } from "../../../../src/Storage/Commit/StoreCommit.ts"
 import { LogEnd } from "../../../../src/Storage/Postgres/Kv/LogEnd.ts"
 import { test } from "../../../Tests.ts"
 
@@ -51,3 +52,15 @@ describe("a log that was cut", () => {
     expect(yield* check(end, 3, "other")).toBe(false)
   })
 })
+
+it.effect("who waits for more than another log has is woken when that takes the place of the log", () =>
+  Effect.gen(function* () {
+    const end = new LastSeq()
+    end.set(5)
+    const waiting = yield* Effect.fork(end.awaitPast(5))
+    yield* Effect.yieldNow()
+    end.set(3)
+    yield* Effect.yieldNow()
+    expect(Option.isSome(yield* Fiber.poll(waiting))).toBe(true)
+  })
+)

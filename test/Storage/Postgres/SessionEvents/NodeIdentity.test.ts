@@ -1,8 +1,13 @@
 import { join } from "node:path"
 import { assert, describe, expect, it } from "@effect/vitest"
-import { Effect, Option } from "effect"
+import { Duration, Effect, Option, TestClock } from "effect"
+import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
+import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 import * as NodeIdentity from "../../../../src/Storage/Postgres/SessionEvents/NodeIdentity.ts"
+import * as NodeLease from "../../../../src/Storage/Postgres/SessionEvents/NodeLease.ts"
 import { NodeWatch } from "../../../../src/Storage/Postgres/SessionEvents/NodeLease.ts"
+import { OwnedSessions } from "../../../../src/Storage/Postgres/SessionEvents/SessionWriter.ts"
+import { quiet } from "../../../postgres/Live.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import { test } from "../../../Tests.ts"
 
@@ -64,3 +69,34 @@ describe("NodeWatch", () => {
     assert.deepStrictEqual(watch.update(1200, [other]), [])
   })
 })
+
+it("a node that has taken a session back does not lose it by an earlier token", () => {
+  const owned = new OwnedSessions()
+  owned.add("acme/1", 1)
+  owned.add("acme/1", 2)
+  owned.lose("acme/1", 1)
+  assert.strictEqual(owned.tokenOf("acme/1"), 2)
+  owned.lose("acme/1", 2)
+  assert.strictEqual(owned.tokenOf("acme/1"), undefined)
+})
+
+it.scoped("a node whose lease had ended finds sessions whose new owner commits after its next renewal", () =>
+  Effect.gen(function* () {
+    let lapses = 0
+    let taken: ReadonlyArray<string> = []
+    const read = ({ text }: Query<unknown>) =>
+      Effect.sync(() => (text.includes("renew_lease") ? [lapses, true] : text.includes("stored") ? [] : taken))
+    const owned = new OwnedSessions()
+    owned.add("acme/1", 1)
+    yield* NodeLease.keep({
+      pool: { read } as unknown as Pool,
+      ...{ node: "a", lease: Duration.seconds(9), predecessor: Option.none(), owned },
+      ...{ address: () => null, onOthers: () => {}, onLapse: () => {} }
+    })
+    lapses = 1
+    yield* TestClock.adjust("3 seconds")
+    taken = ["acme/1"]
+    yield* TestClock.adjust("3 seconds")
+    assert.strictEqual(owned.tokenOf("acme/1"), undefined)
+  }).pipe(Effect.provide(quiet))
+)

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Option, Redacted } from "effect"
+import { Effect, Option, Redacted, TestClock } from "effect"
 import * as fc from "fast-check"
 import pg from "pg"
 import { Changes } from "../../../../src/Simulator/Changes.ts"
@@ -97,6 +97,16 @@ describe("notifications of sessions", () => {
         yield* sql(url, `SELECT pg_notify('${channel}', '*')`)
         yield* woken
       }).pipe(Effect.provide(quiet))
+  )
+
+  it.scoped("do not wake the watchers of a history that is asked for and has not changed", () =>
+    Effect.gen(function* () {
+      const signals = new SessionNotifications()
+      const { calls } = watching(signals, "acme/1")
+      yield* signals.run({ read: ({ decode }) => Effect.sync(() => decode([["acme/1", "e 1"]])) })
+      yield* TestClock.adjust("5 seconds")
+      assert.strictEqual(calls(), 1)
+    })
   )
 
   it.scopedLive.skipIf(reasonToSkip !== undefined)(`are sent without a flush ${reasonToSkip ?? ""}`, () =>

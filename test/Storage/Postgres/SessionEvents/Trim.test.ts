@@ -1,4 +1,5 @@
 /** How events are removed from histories: with an append, and by age. */
+
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import type pg from "pg"
@@ -109,7 +110,9 @@ onPostgres("Postgres, removal of events", () => {
     await addHistory(client)
     const now = Date.now()
     await write(client, append(0, 2, now - 100 * minute))
-    expect(await trim(client, now - 60 * minute)).toBe(2)
+    // A portion may end among events of the same time.
+    expect(await trim(client, now - 60 * minute, 1)).toBe(1)
+    expect(await trim(client, now - 60 * minute)).toBe(1)
     expect(await position(client)).toBe(now - 60 * minute - 1)
     // One of them commits after the others are removed.
     await write(client, append(2, 3, now - 70 * minute), append(5, 3, now - 80 * minute))

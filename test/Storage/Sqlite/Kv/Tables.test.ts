@@ -1,5 +1,6 @@
 /** What the writer counts: namespaces and tenants, also of rows that it has not inserted, and idempotency records. */
-import { describe, expect } from "@effect/vitest"
+
+import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Layer } from "effect"
 import { lifetime } from "../../../../src/Kv/Idempotency.ts"
@@ -7,7 +8,9 @@ import { fileOf } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
 import { migrate } from "../../../../src/Storage/Sqlite/Database/Opening/Migrations.ts"
 import { IdempotencyRecords } from "../../../../src/Storage/Sqlite/Kv/IdempotencyRecords.ts"
 import { format, recount } from "../../../../src/Storage/Sqlite/Kv/Schema.ts"
+import { writer } from "../../../../src/Storage/Sqlite/Kv/Tables.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
+import { set } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import { test } from "../../../Tests.ts"
 import * as Numbers from "../../Numbers.ts"
@@ -63,6 +66,22 @@ describe("the numbers of namespaces and tenants", () => {
     )
     Numbers.expectCounted(tablesOf(db))
   })
+
+  it.scoped("do not include those of a group that was rolled back", () =>
+    Effect.gen(function* () {
+      const { db } = yield* database
+      const tables = writer(1000).tables(db)
+      const commit = db.transaction((...keys: Array<string>) =>
+        tables.apply(
+          keys.map(key => ({ operations: [set("n", key, 1)], actor: "tester" })),
+          start
+        )
+      )
+      expect(() => commit("a", {} as string)).toThrow("Too few parameter values")
+      commit("b")
+      Numbers.expectCounted(tablesOf(db))
+    })
+  )
 })
 
 const rows = (db: Database.Database) =>
@@ -109,4 +128,21 @@ describe("writes with idempotency keys", () => {
     expect(total).toBeLessThanOrEqual(limit)
     expect(total).toBeGreaterThan(limit / 2)
   })
+
+  it.scoped("count once if they replace an expired one, and are removed and repeated later", () =>
+    Effect.gen(function* () {
+      const { db } = yield* database
+      // Only the newest has room.
+      const remembered = new IdempotencyRecords(db, 1)
+      const keep = (id: string, now: number) => {
+        remembered.clear()
+        expect(remembered.find(id, now)).toBeUndefined()
+        remembered.keep({ tenant: "t", id, digest: "digest" }, "x", now)
+        remembered.flush(now)
+      }
+      keep("a", start)
+      for (const id of ["a", "b", "a"]) keep(id, start + lifetime)
+      expect(tenants(db)).toEqual([["t", 257]])
+    })
+  )
 })
