@@ -1,6 +1,5 @@
 import { expect } from "@effect/vitest"
 import { Effect, Either, Exit, Scope, Stream } from "effect"
-import * as TestClock from "effect/TestClock"
 import { Store } from "../../../src/Kv/Store.ts"
 import {
   type Check,
@@ -110,35 +109,6 @@ export const lists = (check: Check) => {
     }
   })
 
-  check("pages of any size make up the list, and the last one is marked", function* () {
-    const names = inByteOrder(["a", "b", "b/1", "b/2", "b/😀", "c", "\uff5e"])
-    yield* setAll(names)
-    for (const prefix of ["", "b", "b/"]) {
-      const expected = names.filter(name => name.startsWith(prefix))
-      for (let limit = 1; limit <= names.length + 1; limit++) {
-        for (let first = 0; first < expected.length; first += limit) {
-          const after = first === 0 ? "" : expected[first - 1]!
-          const page = yield* list(namespace, { prefix, after, limit })
-          expect(page.entries.map(entry => entry.key)).toEqual(expected.slice(first, first + limit))
-          expect(page.more).toBe(first + limit < expected.length)
-        }
-      }
-    }
-  })
-
-  check("a page starts after any text, whether or not it is a key", function* () {
-    yield* setAll(["b1", "b3", "b5", "c"])
-    const after = (text: string, prefix = "b") =>
-      Effect.map(list(namespace, { prefix, after: text }), page => page.entries.map(entry => entry.key))
-    expect(yield* after("a")).toEqual(["b1", "b3", "b5"])
-    expect(yield* after("b2")).toEqual(["b3", "b5"])
-    expect(yield* after("b3")).toEqual(["b5"])
-    expect(yield* after("b3\u0001")).toEqual(["b5"])
-    expect(yield* after("b5")).toEqual([])
-    expect(yield* after("z")).toEqual([])
-    expect(yield* after("b5", "")).toEqual(["c"])
-  })
-
   check("a page starts after any text, also one with U+0000, which no key contains", function* () {
     const names = inByteOrder(["\u0001", "a", "a\u0001", "a\u0001b", "ab", "b"])
     yield* setAll(names)
@@ -152,15 +122,6 @@ export const lists = (check: Check) => {
         expect(entries.map(({ key }) => key)).toEqual(wanted)
       }
     }
-  })
-
-  check("deleted and expired entries are not listed, and do not count as more", function* () {
-    yield* setAll(["a", "b", "d", "e"])
-    yield* put(namespace, "c", 1, { expiresAt: start + 10 })
-    for (const key of ["b", "d", "e"]) yield* remove(namespace, key)
-    yield* TestClock.setTime(start + 10)
-    const page = yield* list(namespace, { limit: 1 })
-    expect(page).toMatchObject({ entries: [{ key: "a" }], more: false })
   })
 
   check("a page of large values ends early", function* () {
