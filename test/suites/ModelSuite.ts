@@ -122,6 +122,7 @@ const expire: Command = { do: "expire" }
 const firstPage: Command = { do: "list", prefix: "", after: "", limit: 1 }
 const wrong = { match: [7] }
 const tenant = { namespace: "tenant:t" }
+const part = { namespace: "tenant:t/x" }
 const soon = { ttl: 10 }
 
 /** What is tried in any case, by what it shows. */
@@ -135,6 +136,16 @@ const known: Readonly<Record<string, ReadonlyArray<Command>>> = {
     writes(sets("ab")),
     writes(sets("a"), deletes("ab"), sets("a", tenant), deletes("😀")),
     writes(sets("a"), sets("a"), deletes("a"), deletes("a"), sets("a"))
+  ],
+  "namespaces and tenants appear and disappear within a write, and by expiry": [
+    ...[
+      writes(sets("a")),
+      writes(sets("a", tenant), sets("ab", { ...tenant, ...soon })),
+      writes(sets("a", { ...part, ...soon }))
+    ],
+    ...[writes(sets("ab", part), deletes("ab", part), deletes("a"), sets("a")), writes(deletes("a"), sets("ab"))],
+    ...[writes(deletes("a", tenant), sets("😀", tenant), deletes("a")), writes(deletes("ab")), advance(10)],
+    ...[writes(sets("a", part)), expire, trim(0), writes(sets("ab"))]
   ],
   "a batch that is refused changes nothing": [
     writes(sets("ab")),
@@ -270,7 +281,7 @@ const compare = (model: Model, after: number) =>
     )
     const counts = namespaces.flatMap(namespace => {
       const { length: entries } = model.list({ namespace, prefix: "" })
-      return entries === 0 ? [] : [{ tenant: tenantOf(namespace), entries }]
+      return entries === 0 ? [] : [{ namespace, tenant: tenantOf(namespace), entries }]
     })
     const tenants = ["", "t"].flatMap(tenant => {
       const own = counts.filter(count => count.tenant === tenant)
@@ -279,6 +290,9 @@ const compare = (model: Model, after: number) =>
         : [{ tenant, namespaces: own.length, entries: own.reduce((sum, { entries }) => sum + entries, 0) }]
     })
     expect((yield* store.tenants({ prefix: "", limit: 1000, tenant: "" })).tenants).toEqual(tenants)
+    const names = yield* store.namespaces({ prefix: "", after: "", limit: 1000, tenant: "" })
+    const byName = counts.map(({ entries: count, namespace }) => ({ namespace, count }))
+    expect(names.namespaces).toEqual(byName.sort((a, b) => (a.namespace < b.namespace ? -1 : 1)))
     expect({ lastSeq: yield* log.lastSeq, changes: yield* feed(from), lists, entries }).toEqual({
       lastSeq: model.end,
       changes: model.log.slice(from),
