@@ -1,7 +1,6 @@
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import * as TestClock from "effect/TestClock"
-import { tenantOf } from "../../../src/Kv/Entry.ts"
 import { type NamespaceQuery, Store, type TenantQuery } from "../../../src/Kv/Store.ts"
 import { type Check, inByteOrder, put, set, start, write } from "./Fixture.ts"
 
@@ -20,19 +19,6 @@ const tenantCounts = (query?: Partial<TenantQuery>) =>
   Effect.map(tenantPage(query), ({ tenants }) =>
     tenants.map(({ entries, namespaces, tenant }) => `${tenant} ${namespaces} ${entries}`)
   )
-
-/** Expects the tenants to be those of the namespaces. */
-const expectSameTenants = Effect.gen(function* () {
-  const sums = new Map<string, { namespaces: number; entries: number }>()
-  const { namespaces } = yield* page()
-  for (const { count, namespace } of namespaces) {
-    const tenant = tenantOf(namespace)
-    const sum = sums.get(tenant) ?? { namespaces: 0, entries: 0 }
-    sums.set(tenant, { namespaces: sum.namespaces + 1, entries: sum.entries + count })
-  }
-  const expected = inByteOrder([...sums.keys()]).map(tenant => ({ tenant, ...sums.get(tenant) }))
-  expect((yield* tenantPage()).tenants).toEqual(expected)
-})
 
 /** Namespaces and how many entries they have. */
 export const namespaces = (check: Check) => {
@@ -141,7 +127,6 @@ export const namespaces = (check: Check) => {
     const expected = [" 2 4", ...inByteOrder(ids).map(id => `${id} ${ids.indexOf(id) + 1} ${2 * ids.indexOf(id) + 2}`)]
     expect(yield* tenantCounts()).toEqual(expected)
     expect((yield* tenantPage()).lastSeq).toBe(2 * (names.length + 2))
-    yield* expectSameTenants
     for (const prefix of ["", "a", "a%", "😀", "\u{10ffff}", "\ud83d", "a/", "none"]) {
       const wanted = expected.filter(text => text.startsWith(prefix) && prefix.isWellFormed())
       expect(yield* tenantCounts({ prefix }), prefix).toEqual(wanted)
