@@ -2,22 +2,14 @@ import { watch } from "node:fs"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Random, type Scope } from "effect"
-import type { Change } from "../src/Kv/Api.ts"
+import * as ServiceNode from "./history/ServiceNode.ts"
+import * as Workload from "./history/Workload.ts"
 import { isLong, isSoak, onlyLong, times } from "./Scale.ts"
 import * as Client from "./service/Client.ts"
 import * as Environment from "./service/Environment.ts"
-import { History } from "./service/History.ts"
 import { serve } from "./service/InProcess.ts"
-import * as Load from "./service/Load.ts"
 import * as Service from "./service/Service.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
-
-/** Lets the event loop turn, so that what is in flight comes a little further. */
-const turns = (count: number) =>
-  Effect.repeatN(
-    Effect.promise(() => new Promise(resolve => setImmediate(resolve))),
-    count
-  )
 
 /** Fulfilled by the `count`-th thing that happens to a file of the directory whose name has this beginning. */
 const happenings = (
@@ -49,109 +41,52 @@ const withFound = <A, E, R>(
   use: (service: Pick<Service.Running, "url">) => Effect.Effect<A, E, R>
 ) => Effect.scoped(Effect.flatMap(serve({ DATA_DIR: directory, KV_API_KEY: Service.key }), use))
 
-/** Expects that the service has what a history says, and followers have received. */
-const isWhole = (
-  service: Pick<Service.Running, "url">,
-  history: History,
-  followed: ReadonlyArray<typeof Change.Type> = [],
-  rounds = 1
-) =>
-  Effect.map(Load.findings(service, history, followed), found =>
-    assert.deepStrictEqual(found, [], `after ${rounds} rounds`)
-  )
-
 const killed = (service: Service.Running) => Effect.asVoid(service.end("SIGKILL"))
 
 layer(Environment.layer, { excludeTestServices: true })("the service", it => {
-  it.scoped("keeps all acknowledged writes, in atomic batches and a gapless log, whenever it is killed", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const random = Random.make("kill -9")
-      const history = new History()
-      const followed: Array<typeof Change.Type> = []
-      const rounds = times(4)
-      for (let round = 0; round < rounds; round++) {
-        const writes = yield* random.nextIntBetween(1, 250)
-        const moment = yield* random.nextIntBetween(0, 40)
-        yield* withService(directory, service =>
-          Effect.zipRight(
-            isWhole(service, history, followed, round),
-            Load.run({
-              service,
-              history,
-              followed,
-              name: `round${round}`,
-              writers: 6,
-              followBy: round % 2 === 0 ? "serverSentEvents" : "longPolling",
-              writes,
-              end: Effect.zipRight(turns(moment), killed(service))
-            })
-          )
-        )
-      }
-      yield* withFound(directory, service => isWhole(service, history, followed, rounds))
-      assert.isAbove(followed.length, 0)
-    })
-  )
-
-  it.scoped("keeps all acknowledged writes and exits with 0 when it is terminated under load", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const history = new History()
-      const followed: Array<typeof Change.Type> = []
-      const ended = yield* withService(directory, service =>
-        Effect.gen(function* () {
-          const end = yield* Deferred.make<Service.Ended>()
-          yield* Load.run({
-            service,
-            history,
-            followed,
-            name: "term",
-            writers: 6,
-            followBy: "webSocket",
-            writes: 100,
-            end: Effect.intoDeferred(service.end("SIGTERM"), end)
-          })
-          return yield* Deferred.await(end)
-        })
-      )
-      assert.deepStrictEqual(ended, { code: 0, signal: null, stderr: "" })
-      yield* withFound(directory, service => isWhole(service, history, followed))
-    })
-  )
-
   onlyLong(it.scoped)("has a batch of 15 MiB entirely or not at all, whenever it is killed", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const random = Random.make("large")
-      const history = new History()
+      const acknowledged: Array<string> = []
+      const valueOf = (actor: string) => actor.slice(0, 1).repeat(1_000_000)
+      const keys = Array.from({ length: 15 }, (_, index) => `large/${index}`)
+      const isWhole = ({ url }: Pick<Service.Running, "url">) =>
+        Effect.gen(function* () {
+          const client = yield* Client.make(url)
+          const log = yield* Client.persist(client.poll(0))
+          const actors = [...new Set(log.map(({ actor }) => actor))]
+          assert.isTrue(log.every(({ actor, value }) => value === valueOf(actor)))
+          assert.deepStrictEqual(
+            log.map(({ actor, key }) => `${actor} ${key}`),
+            actors.flatMap(actor => keys.map(key => `${actor} ${key}`))
+          )
+          assert.includeMembers(actors, acknowledged)
+          const entries = yield* Client.persist(client.entries("plain"))
+          assert.lengthOf(entries, actors.length === 0 ? 0 : keys.length)
+          assert.isTrue(
+            entries.every(({ updatedBy, value }) => updatedBy === actors.at(-1) && value === valueOf(updatedBy))
+          )
+        })
       const rounds = times(4)
       for (let round = 0; round < rounds; round++) {
         // Its pages come to some 5,000 writes to the log, and as many again when they are copied into the database.
         const count = (round % 4) * 2000 + (yield* random.nextIntBetween(1, 2000))
         yield* withService(directory, service =>
           Effect.gen(function* () {
-            yield* isWhole(service, history, [], round)
+            yield* isWhole(service)
             const client = yield* Client.make(service.url)
             const reached = yield* happenings(directory, "kv.db", count)
-            const actor = `large${round}`
-            const value = String.fromCharCode(97 + (round % 26)).repeat(1_000_000)
-            const operations = Array.from({ length: 15 }, (_, index) => ({
-              op: "set" as const,
-              namespace: "plain",
-              key: `large/${index}`,
-              value
-            }))
-            history.send(actor, operations)
+            const actor = `${String.fromCharCode(97 + (round % 26))}${round}`
+            const operations = keys.map(key => ({ op: "set" as const, namespace: "plain", key, value: valueOf(actor) }))
             const sent = yield* Effect.fork(Effect.exit(client.batch(operations, { actor })))
             yield* Effect.raceFirst(reached, Fiber.await(sent))
             yield* killed(service)
-            const answer = yield* Fiber.join(sent)
-            if (Exit.isSuccess(answer)) history.acknowledge(actor, answer.value)
+            if (Exit.isSuccess(yield* Fiber.join(sent))) acknowledged.push(actor)
           })
         )
       }
-      yield* withFound(directory, service => isWhole(service, history, [], rounds))
+      yield* withFound(directory, isWhole)
     })
   )
 
@@ -198,24 +133,16 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const random = Random.make("recovery")
-      const history = new History()
-      const followed: Array<typeof Change.Type> = []
-      yield* withService(directory, service =>
-        Load.run({
-          service,
-          history,
-          followed,
-          name: "before",
-          writers: 4,
-          followBy: "webSocket",
-          writes: 100,
-          end: killed(service)
-        })
-      )
+      const node = yield* ServiceNode.start("node", { directory })
       let kills = 0
-      for (let count = 1; (yield* killStart(directory, count)) === "killed"; count += yield* step(random)) kills++
+      const killStarts = Effect.gen(function* () {
+        for (let count = 1; (yield* killStart(directory, count)) === "killed"; count += yield* step(random)) kills++
+      })
+      yield* Workload.run(
+        { seed: "recovery", nodes: [node], key: Service.key, clients: 8, operations: 300, clockError: 50 },
+        ({ done }) => Effect.zipRight(done(200), node.restart(Effect.orDie(killStarts)))
+      )
       assert.isAbove(kills, 0)
-      yield* withFound(directory, service => isWhole(service, history, followed))
     })
   )
 

@@ -25,7 +25,6 @@ import {
   Auth,
   Body,
   ChangeFeed,
-  ChangeLog,
   DrainingSignal,
   GroupLayer,
   Health,
@@ -356,21 +355,5 @@ describe("on a router with other routes", () => {
         expect([target, yield* ask(target, init)]).toEqual([target, expect.objectContaining({ status, body })])
       }
     }).pipe(Effect.provide(application))
-  )
-})
-
-describe("without a network", () => {
-  it.scoped("the ports are services like any other", () =>
-    Effect.gen(function* () {
-      const store = yield* Store.Store
-      const log = yield* ChangeLog.ChangeLog
-      const value = Json.JsonText('{"on":true}')
-      yield* store.commit({
-        actor: "host",
-        operations: [{ op: "set", namespace: "tenant:a/flags", key: "beta", value, expiresAt: null }]
-      })
-      expect(Option.map(yield* store.get("tenant:a/flags", "beta"), entry => entry.value)).toEqual(Option.some(value))
-      expect(yield* log.lastSeq).toBe(1)
-    }).pipe(Effect.provide(memory))
   )
 })

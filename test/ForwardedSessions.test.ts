@@ -2,7 +2,6 @@
 import { readFileSync } from "node:fs"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import type { Event } from "../src/Gateway/Protocol.ts"
 import { type Client, completeTurn, createSession } from "./Gateway/Socket/Fixture.ts"
 import { execute } from "./postgres/Databases.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
@@ -21,12 +20,6 @@ const slowTransfer = [
   `CREATE TRIGGER slow BEFORE UPDATE OF owner ON causeway.histories
     FOR EACH ROW WHEN (OLD.owner <> NEW.owner) EXECUTE FUNCTION slow()`
 ]
-
-const isDense = (events: ReadonlyArray<Event>) =>
-  assert.deepStrictEqual(
-    events.map(({ seq }) => seq),
-    events.map((_, index) => index + 1)
-  )
 
 /** Repeats a message as a client does: while the answers are retryable. */
 const sendUntilAccepted = (client: Client, sessionId: string, content: string, clientMessageId: string) =>
@@ -123,7 +116,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
       yield* theirs.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === first)
       const second = yield* completeTurn(mine, sessionId, "four five six")
       yield* theirs.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === second)
-      isDense(theirs.events())
+      Gateways.isDense(theirs.events())
       const [given, seen] = [mine.events(), theirs.events()]
       // Either may be ahead by events after the end of the turn.
       const common = Math.min(given.length, seen.length)
@@ -171,7 +164,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
       // Its subscription has outlived the change of the owner.
       yield* theirs.untilEvent(sessionId, event => event.type === "turn_started" && event.content === "after the stop")
       const events = theirs.events(sessionId)
-      isDense(events)
+      Gateways.isDense(events)
       assert.deepStrictEqual(Gateways.endsOf(events, open), ["turn_errored"])
       assert.lengthOf(
         events.filter(event => event.type === "turn_started" && event.content === "after the stop"),
@@ -211,7 +204,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
       // A single request, for which no lease ends.
       const after = yield* completeTurn(theirs, sessionId, "after the end")
       const events = theirs.events(sessionId)
-      isDense(events)
+      Gateways.isDense(events)
       assert.deepStrictEqual(Gateways.endsOf(events, completed), ["turn_completed"])
       assert.deepStrictEqual(Gateways.endsOf(events, open), ["turn_interrupted"])
       for (const turn of turns) assert.lengthOf(Gateways.endsOf(events, turn), 1)

@@ -8,12 +8,6 @@ import { onlyLong } from "./Scale.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Gateways from "./service/Gateways.ts"
 
-const isDense = (events: ReadonlyArray<Event>) =>
-  assert.deepStrictEqual(
-    events.map(({ seq }) => seq),
-    events.map((_, index) => index + 1)
-  )
-
 layer(Environment.layer, { excludeTestServices: true })(`gateways with one PostgreSQL ${reasonToSkip ?? ""}`, it => {
   if (reasonToSkip !== undefined) {
     it.skip("own each session one at a time")
@@ -30,7 +24,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways with one Postg
       yield* simulator.awaitState(({ instances }) => instances.length === 0)
       const theirs = yield* other.client
       const events = yield* Gateways.follow(theirs, sessionId)
-      isDense(events)
+      Gateways.isDense(events)
       assert.deepStrictEqual(Gateways.endsOf(events, completed), ["turn_completed"])
       assert.deepStrictEqual(Gateways.endsOf(events, open), ["turn_errored"])
       yield* completeTurn(theirs, sessionId, "are you there?")
@@ -57,7 +51,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways with one Postg
         assert.include(JSON.stringify(refused), "belongs to another node")
         yield* completeTurn(theirs, sessionId, "still there?")
         const events = theirs.events(sessionId)
-        isDense(events)
+        Gateways.isDense(events)
         assert.deepStrictEqual(Gateways.endsOf(events, open), ["turn_errored"])
         // The node has not written the record of the session either.
         yield* one.end("SIGTERM")
@@ -99,7 +93,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways with one Postg
           [sessionId]
         )
         const events = theirs.events(sessionId)
-        isDense(events)
+        Gateways.isDense(events)
         assert.deepStrictEqual(Gateways.endsOf(events, completed), ["turn_completed"])
         yield* theirs.get("session_deleted", { type: "delete_session", sessionId })
       })

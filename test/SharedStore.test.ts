@@ -1,15 +1,11 @@
-/** Service processes that share one PostgreSQL. */
+/** Services that share one PostgreSQL. test/history/Postgres.test.ts has nodes and databases that fail. */
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Fiber, Option, Random, Stream } from "effect"
-import type { Change } from "../src/Kv/Api.ts"
-import { createDatabase, server } from "./postgres/Databases.ts"
+import { createDatabase } from "./postgres/Databases.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
-import { onlyLong } from "./Scale.ts"
 import * as Client from "./service/Client.ts"
 import * as Environment from "./service/Environment.ts"
-import { History } from "./service/History.ts"
 import * as InProcess from "./service/InProcess.ts"
-import * as Load from "./service/Load.ts"
 import * as Service from "./service/Service.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
@@ -22,64 +18,11 @@ const start = (url: string) =>
 /** The same within this process. */
 const serve = (url: string) => InProcess.serve({ STORE_URL: url, KV_API_KEY: Service.key })
 
-/** Waits until a service can read again. */
-const readable = (service: Service.Running) =>
-  Effect.flatMap(Client.make(service.url), client => Client.persist(client.entries("plain")))
-
 layer(Environment.layer, { excludeTestServices: true })(`services with one PostgreSQL ${reasonToSkip ?? ""}`, it => {
   if (reasonToSkip !== undefined) {
     it.skip("see each other's writes")
     return
   }
-
-  onlyLong(it.scoped)(
-    "see each other's writes in order and each once, when one is killed and when the database is stopped at once",
-    () =>
-      Effect.gen(function* () {
-        const database = yield* server({})
-        const url = yield* Effect.promise(() => createDatabase(database))
-        const history = new History()
-        const [one, other] = yield* Effect.all([start(url), start(url)], { concurrency: 2 })
-        const followed = { one: [] as Array<typeof Change.Type>, other: [] as Array<typeof Change.Type> }
-        const load = { history, writers: 4 }
-
-        // Both write; one is killed during that, and the other continues.
-        yield* Effect.all(
-          [
-            Load.run({
-              ...load,
-              service: one,
-              name: "one",
-              followed: followed.one,
-              followBy: "webSocket",
-              writes: 150,
-              end: Effect.asVoid(one.end("SIGKILL"))
-            }),
-            Load.run({
-              ...load,
-              service: other,
-              name: "other",
-              followed: followed.other,
-              followBy: "longPolling",
-              writes: 600,
-              end: Effect.promise(() => database.stop("immediate"))
-            })
-          ],
-          { concurrency: 2 }
-        )
-        yield* Effect.promise(() => database.start())
-        yield* readable(other)
-        const again = yield* start(url)
-        for (const service of [other, again]) {
-          for (const feed of [followed.one, followed.other]) {
-            assert.deepStrictEqual(yield* Load.findings(service, history, feed), [])
-          }
-        }
-        assert.isAbove(followed.one.length, 0)
-        assert.isAbove(followed.other.length, 0)
-      }),
-    { timeout: 600_000 }
-  )
 
   it.scoped("wake a follower on one for a write on another", () =>
     Effect.gen(function* () {

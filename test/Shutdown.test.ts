@@ -110,48 +110,34 @@ const withSession = Effect.gen(function* () {
 const together = { concurrent: true, timeout: 600_000 }
 
 layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the service", it => {
-  onlyLong(it.scoped)(
-    "gracefully, if the platform does not stop instances",
-    () =>
-      Effect.gen(function* () {
-        const { client, service, session, simulator } = yield* withSession
-        yield* client.get("session", id => ({ type: "start_session", id, sessionId: session.id }))
-        yield* simulator.inject({ operation: "stop", fault: { kind: "hang" } })
-        assert.deepStrictEqual(yield* terminate(service), peacefully)
-      }),
-    together
-  )
-
-  onlyLong(it.scoped)(
-    "gracefully, while a client deletes a session that the platform does not stop",
-    () =>
-      Effect.gen(function* () {
-        const { client, service, session, simulator } = yield* withSession
-        yield* client.get("session", id => ({ type: "start_session", id, sessionId: session.id }))
-        yield* simulator.inject({ operation: "stop", fault: { kind: "hang" } })
-        yield* asking(
-          client.get("session_deleted", id => ({ type: "delete_session", id, sessionId: session.id })),
-          simulator.awaitState(({ requests }) => requests.stop > 0)
-        )
-        assert.deepStrictEqual(yield* terminate(service), peacefully)
-      }),
-    together
-  )
-
-  onlyLong(it.scoped)(
-    "gracefully, if the platform does not answer a creation",
-    () =>
-      Effect.gen(function* () {
-        const { client, service, session, simulator } = yield* withSession
-        yield* simulator.inject({ operation: "*", fault: { kind: "hang" } })
-        yield* asking(
-          client.get("session", id => ({ type: "start_session", id, sessionId: session.id })),
-          simulator.awaitState(({ requests }) => requests.create > 0)
-        )
-        assert.deepStrictEqual(yield* terminate(service), peacefully)
-      }),
-    together
-  )
+  for (const [what, hanging, isStarted, asked] of [
+    ["if the platform does not stop instances", "stop", true, undefined],
+    ["while a client deletes a session that the platform does not stop", "stop", true, "delete_session"],
+    ["if the platform does not answer a creation", "*", false, "start_session"]
+  ] as const) {
+    onlyLong(it.scoped)(
+      `gracefully, ${what}`,
+      () =>
+        Effect.gen(function* () {
+          const { client, service, session, simulator } = yield* withSession
+          const sessionId = session.id
+          if (isStarted) yield* client.get("session", id => ({ type: "start_session", id, sessionId }))
+          yield* simulator.inject({ operation: hanging, fault: { kind: "hang" } })
+          if (asked !== undefined) {
+            yield* asking(
+              client.get(asked === "delete_session" ? "session_deleted" : "session", id => ({
+                type: asked,
+                id,
+                sessionId
+              })),
+              simulator.awaitState(({ requests }) => (asked === "delete_session" ? requests.stop : requests.create) > 0)
+            )
+          }
+          assert.deepStrictEqual(yield* terminate(service), peacefully)
+        }),
+      together
+    )
+  }
 
   onlyLong(it.scoped)(
     "gracefully, if clients read nothing, half-close, or never send their body",
@@ -232,46 +218,30 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     together
   )
 
-  /** Whatever was acknowledged before a fault is there after a restart without it. */
-  const assertKept = (directory: string) =>
-    Effect.gen(function* () {
-      const { url } = yield* serve({ DATA_DIR: directory, KV_API_KEY: Service.key })
-      const client = yield* Client.make(url)
-      assert.strictEqual((yield* Client.persist(client.existing("n", "acknowledged"))).value, "kept")
-    })
-
-  it.scoped.runIf(Disk.isPossible)(
-    "by force, if the disk hangs in a flush, and keeps acknowledged writes",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        const disk = yield* Disk.make(directory)
-        const service = yield* Service.start({ directory, env: { ...shortLimit, ...disk.env } })
-        const client = yield* Client.make(service.url)
-        yield* Client.persist(client.set("n", "acknowledged", "kept"))
-        yield* disk.fail("hang")
-        const refused = yield* Effect.exit(client.set("n", "unknown", "lost or not"))
-        assert.isTrue(Exit.isFailure(refused))
-        assert.deepStrictEqual(yield* terminate(service), killed)
-        assert.match(service.log(), /"level":"ERROR","message":"The service has not ended within 2s and is killed/)
-        yield* assertKept(directory)
-      }),
-    together
-  )
-
-  onlyLong(it.scoped.runIf(Disk.isPossible))(
-    "by force, if the disk hangs as the main thread releases the lock, and keeps acknowledged writes",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        const disk = yield* Disk.make(directory)
-        const service = yield* Service.start({ directory, env: { ...shortLimit, ...disk.env } })
-        yield* Client.persist((yield* Client.make(service.url)).set("n", "acknowledged", "kept"))
-        yield* disk.fail("hangingLock")
-        assert.deepStrictEqual(yield* terminate(service), killed)
-        assert.match(service.log(), /"level":"ERROR","message":"The service has not ended within 2s and is killed/)
-        yield* assertKept(directory)
-      }),
-    together
-  )
+  // Whatever was acknowledged before a fault is there after a restart without it.
+  for (const [what, fault, register] of [
+    ["in a flush", "hang", it.scoped.runIf(Disk.isPossible)],
+    ["as the main thread releases the lock", "hangingLock", onlyLong(it.scoped.runIf(Disk.isPossible))]
+  ] as const) {
+    register(
+      `by force, if the disk hangs ${what}, and keeps acknowledged writes`,
+      () =>
+        Effect.gen(function* () {
+          const directory = yield* temporaryDirectory
+          const disk = yield* Disk.make(directory)
+          const service = yield* Service.start({ directory, env: { ...shortLimit, ...disk.env } })
+          const client = yield* Client.make(service.url)
+          yield* Client.persist(client.set("n", "acknowledged", "kept"))
+          yield* disk.fail(fault)
+          if (fault === "hang") {
+            assert.isTrue(Exit.isFailure(yield* Effect.exit(client.set("n", "unknown", "lost or not"))))
+          }
+          assert.deepStrictEqual(yield* terminate(service), killed)
+          assert.match(service.log(), /"level":"ERROR","message":"The service has not ended within 2s and is killed/)
+          const again = yield* Client.make((yield* serve({ DATA_DIR: directory, KV_API_KEY: Service.key })).url)
+          assert.strictEqual((yield* Client.persist(again.existing("n", "acknowledged"))).value, "kept")
+        }),
+      together
+    )
+  }
 })

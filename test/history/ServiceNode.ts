@@ -4,8 +4,14 @@ import * as Service from "../service/Service.ts"
 import type { Node } from "./Client.ts"
 
 export interface ServiceNode extends Node {
-  /** Ends the process at once, does something, and starts another process on the same store, at another address. */
-  readonly restart: (between?: Effect.Effect<void>) => Effect.Effect<void, Service.NotServing>
+  /**
+   * Ends the process, at once unless it is by another signal, does something, and starts another process on the same
+   * store, at another address. Returns how the first one ended.
+   */
+  readonly restart: <R = never>(
+    between?: Effect.Effect<void, never, R>,
+    signal?: NodeJS.Signals
+  ) => Effect.Effect<Service.Ended, Service.NotServing, R>
   /** Stops the process for a time; it does not learn of it. */
   readonly pause: (milliseconds: number) => Effect.Effect<void>
 }
@@ -21,14 +27,15 @@ export const start = (name: string, options: Service.Options) =>
     const node: ServiceNode = {
       name,
       url: () => url,
-      restart: (between = Effect.void) =>
+      restart: (between = Effect.void, signal = "SIGKILL") =>
         Effect.gen(function* () {
           // Clients find out by themselves that it is gone.
-          yield* service.end("SIGKILL")
+          const ended = yield* service.end(signal)
           url = undefined
           yield* between
           service = yield* launch
           url = service.url
+          return ended
         }),
       pause: milliseconds =>
         Effect.acquireUseRelease(

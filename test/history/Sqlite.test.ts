@@ -1,4 +1,4 @@
-/** One service process on SQLite that is killed and restarted while clients work: their answers form one history. */
+/** One service process on SQLite that is ended and restarted while clients work: their answers form one history. */
 import { copyFileSync, existsSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
@@ -23,14 +23,14 @@ const copyStore = (from: string, to: string): void => {
 }
 
 layer(Environment.layer, { excludeTestServices: true })("the service on SQLite", it => {
-  it.scoped("keeps its promises to concurrent clients while it is killed and started again", () =>
+  it.scoped("keeps its promises to concurrent clients while it is killed, or terminated, and started again", () =>
     Effect.gen(function* () {
       const random = Random.make(`${seed} kills`)
       const node = yield* ServiceNode.start("node", { directory: yield* temporaryDirectory })
       const kills = times(2)
       const between = isLong ? 350 : 200
       const history = yield* Workload.run(
-        { seed, nodes: [node], key: Service.key, clients: 12, operations: (kills + 1) * between, clockError: 50 },
+        { seed, nodes: [node], key: Service.key, clients: 12, operations: (kills + 2) * between, clockError: 50 },
         ({ done, recorder }) =>
           Effect.gen(function* () {
             for (let kill = 1; kill <= kills; kill++) {
@@ -39,6 +39,9 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
               yield* node.restart()
               recorder.note(`start ${kill}`)
             }
+            yield* done((kills + 1) * between)
+            recorder.note("termination")
+            assert.deepStrictEqual(yield* node.restart(Effect.void, "SIGTERM"), { code: 0, signal: null, stderr: "" })
           })
       )
       assert.isAbove(counts(history)["write ok"] ?? 0, 0)

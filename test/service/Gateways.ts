@@ -89,12 +89,16 @@ export interface Message {
   readonly turnId?: string | undefined
 }
 
-/** Checks the history of a session against what a client knows that sent messages one after the other. */
-export const checkHistory = (events: ReadonlyArray<Event>, sent: ReadonlyArray<Message>) => {
+/** Requires that events are numbered from 1 on without a gap. */
+export const isDense = (events: ReadonlyArray<Event>) =>
   assert.deepStrictEqual(
     events.map(({ seq }) => seq),
     events.map((_, index) => index + 1)
   )
+
+/** Checks the history of a session against what a client knows that sent messages one after the other. */
+export const checkHistory = (events: ReadonlyArray<Event>, sent: ReadonlyArray<Message>) => {
+  isDense(events)
   const starts = events.filter(isStart)
   for (const { turnId } of starts) assert.lengthOf(endsOf(events, turnId), 1, turnId)
   const isSent = ({ turnId }: { readonly turnId: string }) =>

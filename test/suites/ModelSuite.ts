@@ -102,6 +102,104 @@ const command = (persists: boolean): fc.Arbitrary<Command> =>
     ...(persists ? [{ weight: 1, arbitrary: fc.record({ do: fc.constant<"restart">("restart") }) }] : [])
   )
 
+const operationIn =
+  (op: OperationPlan["op"]) =>
+  (key: string, options: Partial<OperationPlan> = {}): OperationPlan => ({
+    ...{ op, namespace: "n", key, value: 1, ttl: null, precondition: undefined },
+    ...options
+  })
+
+const sets = operationIn("set")
+const deletes = operationIn("delete")
+const writes = (...operations: ReadonlyArray<OperationPlan>): Command => ({ do: "write", operations, actor: "ann" })
+const advance = (millis: number): Command => ({ do: "advance", millis })
+const trim = (age: number): Command => ({ do: "trim", age })
+const reads = (after: number, limit = 10, tenant = ""): Command => ({
+  do: "read",
+  query: { after, limit, tenant, namespace: undefined, prefix: undefined }
+})
+const expire: Command = { do: "expire" }
+const firstPage: Command = { do: "list", prefix: "", after: "", limit: 1 }
+const wrong = { match: [7] }
+const tenant = { namespace: "tenant:t" }
+const part = { namespace: "tenant:t/x" }
+const soon = { ttl: 10 }
+
+/** What is tried in any case, by what it shows. */
+const known: Readonly<Record<string, ReadonlyArray<Command>>> = {
+  "an empty log": [reads(0), reads(0, 1, "t"), trim(1), expire, writes()],
+  "versions continue after deletes, and deletes of absent keys change nothing": [
+    ...[writes(deletes("a")), writes(sets("a")), writes(sets("a", { value: null })), writes(deletes("a"))],
+    ...[writes(deletes("a"), deletes("ab")), writes(sets("a")), writes()]
+  ],
+  "a batch is in order, also of one key": [
+    writes(sets("ab")),
+    writes(sets("a"), deletes("ab"), sets("a", tenant), deletes("😀")),
+    writes(sets("a"), sets("a"), deletes("a"), deletes("a"), sets("a"))
+  ],
+  "namespaces and tenants appear and disappear within a write, and by expiry": [
+    ...[
+      writes(sets("a")),
+      writes(sets("a", tenant), sets("ab", { ...tenant, ...soon })),
+      writes(sets("a", { ...part, ...soon }))
+    ],
+    ...[writes(sets("ab", part), deletes("ab", part), deletes("a"), sets("a")), writes(deletes("a"), sets("ab"))],
+    ...[writes(deletes("a", tenant), sets("😀", tenant), deletes("a")), writes(deletes("ab")), advance(10)],
+    ...[writes(sets("a", part)), expire, trim(0), writes(sets("ab"))]
+  ],
+  "a batch that is refused changes nothing": [
+    writes(sets("ab")),
+    writes(sets("a"), deletes("ab"), sets("😀", { precondition: wrong }), sets("\uff5e")),
+    writes(sets("a"))
+  ],
+  "time does not go back": [writes(sets("a")), advance(-60), writes(sets("a")), advance(61), writes(deletes("a"))],
+  "an expiry is recorded once, by `expire` or by a set": [
+    ...[writes(sets("a", soon)), writes(sets("ab", { ttl: 20 })), writes(sets("😀", { ttl: 20 })), writes(sets("b"))],
+    ...[advance(9), expire, advance(1), expire, expire, writes(sets("a"))],
+    ...[advance(10), writes(sets("ab")), writes(deletes("😀")), expire, expire]
+  ],
+  "a batch has expiries before its own records, and none if it is refused": [
+    writes(sets("a", soon), sets("ab", soon)),
+    advance(10),
+    writes(sets("a"), sets("\uff5e", { precondition: wrong })),
+    writes(sets("\uff5e"), sets("a"), deletes("ab"), sets("ab")),
+    expire
+  ],
+  "a set moves or removes an expiry, and a delete removes it": [
+    writes(...["a", "ab", "😀", "\uff5e"].map(key => sets(key, soon))),
+    writes(sets("a"), sets("ab", { ttl: 20 }), sets("😀", { ttl: 5 }), deletes("\uff5e")),
+    ...[advance(5), expire, advance(14), expire, advance(1), expire]
+  ],
+  "a page has no more if the rest was deleted or has expired": [
+    ...[writes(sets("a"), sets("ab", soon), sets("😀")), writes(deletes("😀")), firstPage, advance(10), firstPage]
+  ],
+  "pages of the log, up to its end and beyond": [
+    ...["a", "ab", "a"].flatMap(key => [writes(sets(key)), writes(sets(key, tenant))]),
+    ...[1, 2, 3, 7].flatMap(limit => [reads(0, limit), reads(3, limit), reads(6, limit), reads(7, limit)]),
+    ...[reads(0, 1, "t"), reads(2, 2, "t"), reads(6, 1, "t"), reads(7, 1, "t"), reads(1e9, 1000, "u")]
+  ],
+  "trim removes records that are older than the age": [
+    ...[writes(sets("a")), writes(sets("a", tenant)), advance(10), writes(sets("ab")), trim(10), trim(9), trim(9)],
+    ...[0, 1, 2, 4].flatMap(after => [reads(after), reads(after, 1, "t"), reads(after, 1, "u")]),
+    writes(sets("a"))
+  ],
+  "trim keeps the newest record": [
+    ...[writes(sets("a"), sets("a"), sets("a")), advance(1e10), trim(1), trim(1), writes(sets("a"))]
+  ],
+  "a tombstone is removed with its record, and not before": [
+    ...[writes(sets("a")), writes(deletes("a")), advance(100), trim(10), writes(sets("a")), writes(deletes("a"))],
+    ...[writes(sets("ab")), advance(100), trim(10), writes(sets("a"))]
+  ],
+  "the record of an older tombstone does not remove a newer one": [
+    ...[writes(sets("a")), writes(deletes("a")), advance(100), writes(sets("a"), deletes("a"), sets("ab"))],
+    ...[trim(10), writes(sets("a"))]
+  ],
+  "an entry survives its records": [
+    ...[writes(sets("a")), writes(sets("a", { ttl: 200 })), writes(sets("ab")), advance(100), trim(10)],
+    ...[advance(100), expire]
+  ]
+}
+
 const toOperation = ({ op, namespace, key, value, ttl, precondition }: OperationPlan, now: number): Operation =>
   op === "delete"
     ? del(namespace, key, precondition)
@@ -117,12 +215,14 @@ const perform = (model: Model, command: Command) =>
     switch (command.do) {
       case "write": {
         const operations = command.operations.map(operation => toOperation(operation, model.now))
+        const before = model.end
         const verdict = model.write(operations, command.actor)
         const outcome = yield* Effect.either(store.commit({ operations, actor: command.actor }))
         if ("index" in verdict) {
           expect(Either.flip(outcome)).toMatchObject({ right: { _tag: "PreconditionFailed", ...verdict } })
         } else {
-          expect(outcome).toMatchObject({ right: { ...verdict, lastSeq: model.end } })
+          const timestamp = model.end > before ? { timestamp: model.log.at(-1)!.timestamp } : {}
+          expect(outcome).toMatchObject({ right: { ...verdict, ...timestamp, lastSeq: model.end } })
         }
         return
       }
@@ -181,7 +281,7 @@ const compare = (model: Model, after: number) =>
     )
     const counts = namespaces.flatMap(namespace => {
       const { length: entries } = model.list({ namespace, prefix: "" })
-      return entries === 0 ? [] : [{ tenant: tenantOf(namespace), entries }]
+      return entries === 0 ? [] : [{ namespace, tenant: tenantOf(namespace), entries }]
     })
     const tenants = ["", "t"].flatMap(tenant => {
       const own = counts.filter(count => count.tenant === tenant)
@@ -190,6 +290,9 @@ const compare = (model: Model, after: number) =>
         : [{ tenant, namespaces: own.length, entries: own.reduce((sum, { entries }) => sum + entries, 0) }]
     })
     expect((yield* store.tenants({ prefix: "", limit: 1000, tenant: "" })).tenants).toEqual(tenants)
+    const names = yield* store.namespaces({ prefix: "", after: "", limit: 1000, tenant: "" })
+    const byName = counts.map(({ entries: count, namespace }) => ({ namespace, count }))
+    expect(names.namespaces).toEqual(byName.sort((a, b) => (a.namespace < b.namespace ? -1 : 1)))
     expect({ lastSeq: yield* log.lastSeq, changes: yield* feed(from), lists, entries }).toEqual({
       lastSeq: model.end,
       changes: model.log.slice(from),
@@ -209,7 +312,7 @@ const lives = (commands: ReadonlyArray<Command>): ReadonlyArray<ReadonlyArray<Co
 }
 
 /**
- * Random histories against a {@link Model}; after every step all that can be read is compared.
+ * Random and known histories against a {@link Model}; after every step all that can be read is compared.
  *
  * `layerAt` opens a store in a directory; where it `persists`, histories hold restarts as well.
  */
@@ -248,4 +351,8 @@ export const modelSuite = (
       { numRuns: runs, endOnFailure: false }
     )
   )
+
+  for (const [what, commands] of Object.entries(known)) {
+    it(`${name} behaves like the model: ${what}`, () => Effect.runPromise(run(commands)))
+  }
 }

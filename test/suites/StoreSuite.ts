@@ -3,7 +3,6 @@ import { Effect, type Layer } from "effect"
 import * as TestClock from "effect/TestClock"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import type { Store } from "../../src/Kv/Store.ts"
-import { batches } from "./Store/Batches.ts"
 import { conditional, entries } from "./Store/Entries.ts"
 import { expiry } from "./Store/Expiry.ts"
 import { type Check, start } from "./Store/Fixture.ts"
@@ -21,7 +20,6 @@ const parts = {
   entries,
   conditional,
   expiry,
-  batches,
   values,
   lists,
   ranges,

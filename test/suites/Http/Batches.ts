@@ -1,18 +1,5 @@
 import { expect } from "@effect/vitest"
-import {
-  batch,
-  bodyOf,
-  type Check,
-  call,
-  changesOf,
-  end,
-  expectError,
-  follow,
-  get,
-  headersOf,
-  put,
-  space
-} from "./Fixture.ts"
+import { batch, bodyOf, type Check, end, expectError, follow, get, headersOf, put, space } from "./Fixture.ts"
 
 const set = (namespace: string, key: string, value: unknown) => ({ op: "set", namespace, key, value })
 const del = (namespace: string, key: string) => ({ op: "delete", namespace, key })
@@ -54,14 +41,6 @@ export const batches = (check: Check) => {
       [start + 7, "set", one, "old", 5, 3]
     ])
     expect(new Set(records.map(record => record.timestamp)).size).toBe(1)
-  })
-
-  check("a batch has one actor", function* () {
-    const namespace = space()
-    const start = yield* end
-    const operations = [set(namespace, "a", 1), del(namespace, "a")]
-    yield* call("POST", "/api/v1/batch", { json: { operations, actor: "erin" } })
-    expect((yield* changesOf(namespace, start)).map(record => record.actor)).toEqual(["erin", "erin"])
   })
 
   check("an empty batch succeeds, and changes nothing", function* () {

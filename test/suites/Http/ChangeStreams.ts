@@ -1,7 +1,6 @@
 /** Followers of the change log by Server-Sent Events and WebSocket. */
 import { expect } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { WebSocket } from "ws"
 import { keys } from "../../Harness.ts"
 import {
   bearer,
@@ -20,46 +19,28 @@ import {
   tenantOf,
   wire
 } from "./Fixture.ts"
+import { events, once, webSocket } from "./Followers.ts"
 
 /** Following the change log. */
 export const streams = (check: Check) => {
   check("a follower of a namespace, or of a prefix of its keys, receives only their changes", function* () {
-    const { port, url } = yield* Site
     const mine = space()
     const start = yield* end
     const following = (query: string) => `after=${start}&namespace=${segment(mine)}${query}`
-    const follow = (query: string) => {
-      const target = `ws://127.0.0.1:${port}/api/v1/changes/ws?${following(query)}`
-      return Effect.gen(function* () {
+    const follow = (query: string) =>
+      Effect.gen(function* () {
         const keysOf: Array<string> = []
-        const socket = yield* Effect.acquireRelease(
-          Effect.sync(() => new WebSocket(target, { headers: { authorization: bearer(keys.read) } })),
-          socket => Effect.sync(() => socket.terminate())
-        )
+        const socket = yield* webSocket(following(query))
         socket.on("message", data => {
           const { changes } = JSON.parse(String(data)) as ChangesBody
           keysOf.push(...changes.map(change => change.key))
         })
-        yield* Effect.async<void, Error>(resume => {
-          socket.once("open", () => resume(Effect.void))
-          socket.once("error", error => resume(Effect.fail(error)))
-        })
+        yield* once(socket, "open")
         return keysOf
       })
-    }
     const [all, part] = [yield* follow(""), yield* follow("&prefix=a%2F")]
     const waiting = yield* Effect.fork(changes(`${following("&prefix=a%2Fz")}&wait=60`))
-    const events = yield* Effect.fork(
-      Effect.promise(async signal => {
-        const headers = { authorization: bearer(keys.read) }
-        const answer = await fetch(`${url}/api/v1/changes/stream?${following("&prefix=a")}`, { headers, signal })
-        const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
-        let text = ""
-        while (!text.includes('"key":"a/z"')) text += (await reader.read()).value ?? ""
-        await reader.cancel()
-        return [...text.matchAll(/"key":"([^"]*)"/g)].map(([, key]) => key)
-      })
-    )
+    const streaming = yield* Effect.fork(events(following("&prefix=a"), text => text.includes('"key":"a/z"')))
     const written = ["a/1", "b", "A/2", "a", "a/3", "%2F", "a/z"]
     for (const key of written) {
       yield* put(space(), key, 1)
@@ -67,7 +48,8 @@ export const streams = (check: Check) => {
       yield* put(`${mine}x`, key, 1)
     }
     expect((yield* Fiber.join(waiting)).changes.map(change => change.key)).toEqual(["a/z"])
-    expect(yield* Fiber.join(events)).toEqual(["a/1", "a", "a/3", "a/z"])
+    const streamed = (yield* Fiber.join(streaming)).text.matchAll(/"key":"([^"]*)"/g)
+    expect([...streamed].map(([, key]) => key)).toEqual(["a/1", "a", "a/3", "a/z"])
     for (const [query, selected] of [
       ["", written],
       ["&prefix=", written],
@@ -88,27 +70,18 @@ export const streams = (check: Check) => {
   })
 
   check("Server-Sent Events carry the records, and the connection stays open", function* () {
-    const { url } = yield* Site
     const namespace = space()
     const start = yield* end
     yield* put(namespace, "a", "x\ny")
     const polled = yield* call("GET", `/api/v1/changes?after=${start}`)
     const [record] = bodyOf<ChangesBody>(polled).changes
-    const received = yield* Effect.promise(async signal => {
-      const headers = { authorization: bearer(keys.read), "last-event-id": String(start) }
-      const answer = await fetch(`${url}/api/v1/changes/stream?after=0`, { headers, signal })
-      const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
-      let text = ""
-      while (!text.includes("data:") || !text.endsWith("\n\n")) text += (await reader.read()).value ?? ""
-      await reader.cancel()
-      return {
-        status: answer.status,
-        type: answer.headers.get("content-type"),
-        cache: answer.headers.get("cache-control"),
-        text
-      }
+    const isEnough = (text: string) => text.includes("data:") && text.endsWith("\n\n")
+    const received = yield* events("after=0", isEnough, { "last-event-id": String(start) })
+    expect(received.status).toBe(200)
+    expect(Object.fromEntries(received.headers)).toMatchObject({
+      "content-type": "text/event-stream",
+      "cache-control": "no-store"
     })
-    expect(received).toMatchObject({ status: 200, type: "text/event-stream", cache: "no-store" })
     const event = received.text.slice(received.text.indexOf(`id: ${start + 1}@`))
     expect(event).toBe(`id: ${start + 1}@${polled.headers["kv-epoch"]}\ndata: ${JSON.stringify(record)}\n\n`)
     for (const id of ["x", "-1", "1.5", "1 2", "@e", "1@", "1@a b", `1@${"e".repeat(65)}`]) {
@@ -118,20 +91,12 @@ export const streams = (check: Check) => {
   })
 
   check("a WebSocket is sent the records in frames", function* () {
-    const { port } = yield* Site
     const namespace = space()
     const start = yield* end
     yield* put(namespace, "k", { a: 1 })
     const polled = yield* call("GET", `/api/v1/changes?after=${start}`)
-    const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?after=${start}&tenant=${tenantOf(namespace)}`
-    const socket = yield* Effect.acquireRelease(
-      Effect.sync(() => new WebSocket(url, { headers: { authorization: bearer(keys.read) } })),
-      socket => Effect.sync(() => socket.terminate())
-    )
-    const frame = yield* Effect.async<string, Error>(resume => {
-      socket.once("message", data => resume(Effect.succeed(String(data))))
-      socket.once("error", error => resume(Effect.fail(error)))
-    })
+    const socket = yield* webSocket(`after=${start}&tenant=${tenantOf(namespace)}`)
+    const frame = String(yield* once<Buffer>(socket, "message"))
     expect(frame).toBe(`{"type":"changes",${polled.text.slice(1, -1)},"epoch":"${polled.headers["kv-epoch"]}"}`)
   })
 
@@ -144,15 +109,8 @@ export const streams = (check: Check) => {
         ["causeway.v1", `bearer.${encode(key)}`],
         [`bearer.${encode(key)}`, "other", "causeway.v1"]
       ]) {
-        const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?after=${start}`
-        const socket = yield* Effect.acquireRelease(
-          Effect.sync(() => new WebSocket(url, offered, { origin: `http://127.0.0.1:${port}` })),
-          socket => Effect.sync(() => socket.terminate())
-        )
-        yield* Effect.async<void, Error>(resume => {
-          socket.once("open", () => resume(Effect.void))
-          socket.once("error", error => resume(Effect.fail(error)))
-        })
+        const socket = yield* webSocket(`after=${start}`, offered, { origin: `http://127.0.0.1:${port}` })
+        yield* once(socket, "open")
         expect(socket.protocol).toBe("causeway.v1")
       }
     }

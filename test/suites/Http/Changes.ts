@@ -1,18 +1,26 @@
 /** Polls of the change log. */
 import { expect } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { batch, type Check, call, changes, end, expectError, follow, put, space, tenantOf } from "./Fixture.ts"
-
-const fill = (namespace: string, count: number) =>
-  batch(Array.from({ length: count }, (_, index) => ({ op: "set", namespace, key: `k${index}`, value: index })))
+import {
+  type Check,
+  call,
+  changes,
+  end,
+  expectError,
+  follow,
+  numbered,
+  put,
+  setAll,
+  space,
+  tenantOf
+} from "./Fixture.ts"
 
 /** Polling the change log. */
 export const polls = (check: Check) => {
   check("the limit is 100 unless it is given, and above 1000 it is served as 1000", function* () {
     const namespace = space()
     const start = yield* end
-    yield* fill(namespace, 1000)
-    yield* fill(namespace, 5)
+    yield* setAll(namespace, numbered(1005))
     for (const [query, count] of [
       ["", 100],
       ["&limit=1", 1],

@@ -1,10 +1,6 @@
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
-import { WebSocket } from "ws"
-import { keys } from "../../Harness.ts"
 import {
-  batch,
-  bearer,
   bodyOf,
   type ChangesBody,
   type Check,
@@ -12,10 +8,12 @@ import {
   end,
   expectError,
   listAt,
+  numbered,
   put,
-  Site,
+  setAll,
   space
 } from "./Fixture.ts"
+import { events, once, webSocket } from "./Followers.ts"
 
 /** The epoch of the log, from an empty list. */
 const epochNow = Effect.map(call("GET", listAt("nobody's")), answer => String(answer.headers["kv-epoch"]))
@@ -23,38 +21,18 @@ const epochNow = Effect.map(call("GET", listAt("nobody's")), answer => String(an
 /** What a WebSocket is sent until it is closed, and the code; or its first frame where that is all that is wanted. */
 const messages = (query: string, most = Number.POSITIVE_INFINITY) =>
   Effect.gen(function* () {
-    const { port } = yield* Site
-    const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?${query}`
-    return yield* Effect.async<{ readonly frames: ReadonlyArray<unknown>; readonly code: number }, Error>(resume => {
-      const frames: Array<unknown> = []
-      const socket = new WebSocket(url, { headers: { authorization: bearer(keys.read) } })
-      socket.on("message", data => {
-        frames.push(JSON.parse(String(data)))
-        if (frames.length === most) socket.close(1000)
-      })
-      socket.once("error", error => resume(Effect.fail(error)))
-      socket.once("close", code => resume(Effect.succeed({ frames, code })))
-      return Effect.sync(() => socket.terminate())
+    const frames: Array<unknown> = []
+    const socket = yield* webSocket(query)
+    socket.on("message", data => {
+      frames.push(JSON.parse(String(data)))
+      if (frames.length === most) socket.close(1000)
     })
+    return { code: yield* once<number>(socket, "close"), frames }
   })
 
-/** The status of an event stream, and its text up to the first event. */
-const events = (query: string, headers: Readonly<Record<string, string>> = {}) =>
-  Effect.gen(function* () {
-    const { url } = yield* Site
-    return yield* Effect.promise(async signal => {
-      const answer = await fetch(`${url}/api/v1/changes/stream?${query}`, {
-        headers: { authorization: bearer(keys.read), ...headers },
-        signal
-      })
-      const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
-      let text = ""
-      while (answer.status === 200 && !text.includes("data:")) text += (await reader.read()).value ?? ""
-      if (answer.status !== 200) text = (await reader.read()).value ?? ""
-      await reader.cancel()
-      return { status: answer.status, epoch: answer.headers.get("kv-epoch"), text }
-    })
-  })
+/** An event stream up to the first event. */
+const first = (query: string, lastEventId?: string) =>
+  events(query, text => text.includes("data:"), lastEventId === undefined ? {} : { "last-event-id": lastEventId })
 
 /** The epoch of the log: the answers that have it, and the notifications of a new one. */
 export const epochs = (check: Check) => {
@@ -62,11 +40,7 @@ export const epochs = (check: Check) => {
     const namespace = space()
     const start = yield* end
     // Too much for one page, so that the whole list is streamed.
-    for (const part of [0, 1]) {
-      yield* batch(
-        Array.from({ length: 600 }, (_, index) => ({ op: "set", namespace, key: `k${part}-${index}`, value: index }))
-      )
-    }
+    yield* setAll(namespace, numbered(1200))
     const epoch = yield* epochNow
     expect(epoch).toMatch(/^[A-Za-z0-9._-]{1,64}$/)
     for (const target of [
@@ -118,7 +92,7 @@ export const epochs = (check: Check) => {
       [`after=0&epoch=${epoch}`, `${last - 1}`],
       ["after=0&epoch=other", `${last - 1}@${epoch}`]
     ] as const) {
-      const received = yield* events(query, lastEventId === undefined ? {} : { "last-event-id": lastEventId })
+      const received = yield* first(query, lastEventId)
       expect([query, received.status]).toEqual([query, 200])
       expect(received.text).toContain(id)
       expect(received.text.match(/^data:/gm)).toHaveLength(1)
@@ -129,8 +103,8 @@ export const epochs = (check: Check) => {
       [`after=${last}&epoch=${epoch}`, `${last}@other`],
       ["", "0@other"]
     ] as const) {
-      const received = yield* events(query, lastEventId === undefined ? {} : { "last-event-id": lastEventId })
-      expect([query, received.status, received.epoch]).toEqual([query, 410, epoch])
+      const received = yield* first(query, lastEventId)
+      expect([query, received.status, received.headers.get("kv-epoch")]).toEqual([query, 410, epoch])
       expect(JSON.parse(received.text)).toEqual({ error: expect.stringContaining("list again") })
     }
   })

@@ -132,6 +132,20 @@ export const remove = (namespace: string, key: string, extras: Extras = {}) =>
 export const batch = (operations: ReadonlyArray<unknown>, extras: Extras = {}) =>
   call("POST", "/api/v1/batch", { json: { operations }, ...extras })
 
+/** Sets keys of a namespace, a thousand at a time; the values are their indexes unless one is given. */
+export const setAll = (namespace: string, keys: ReadonlyArray<string>, value?: unknown) =>
+  Effect.gen(function* () {
+    for (let start = 0; start < keys.length; start += 1000) {
+      const part = keys.slice(start, start + 1000)
+      const operations = part.map((key, index) => ({ op: "set", namespace, key, value: value ?? start + index }))
+      expect((yield* batch(operations)).status).toBe(200)
+    }
+  })
+
+/** So many keys, in order. */
+export const numbered = (count: number): ReadonlyArray<string> =>
+  Array.from({ length: count }, (_, index) => `k${String(index).padStart(5, "0")}`)
+
 /** A body of a certain type, as the case that reads it knows. */
 export const bodyOf = <A = unknown>(answer: Client.Answer): A => JSON.parse(answer.text) as A
 
@@ -172,6 +186,35 @@ export interface ChangesBody {
 
 export const items = (answer: Client.Answer): ReadonlyArray<EntryBody> =>
   bodyOf<{ readonly items: ReadonlyArray<EntryBody> }>(answer).items
+
+/** Where the next page is, if there is one, found as an HTTP client finds it: relative to the page at hand. */
+const nextOf = (answer: Client.Answer, base: string, target: string): string | undefined => {
+  const { link } = answer.headers
+  if (link === undefined) return undefined
+  const found = /^<([^>]*)>; rel="next"$/.exec(String(link))
+  expect(found).not.toBeNull()
+  const url = new URL(found![1]!, new URL(target, base))
+  expect(url.origin).toBe(new URL(base).origin)
+  return url.pathname + url.search
+}
+
+/** The query of the next page of a page that is not the last. */
+export const nextQuery = (answer: Client.Answer): URLSearchParams =>
+  new URL(/<([^>]*)>/.exec(String(answer.headers.link))![1]!, "http://localhost").searchParams
+
+/** All pages of a list from one on. */
+export const pages = (first: string) =>
+  Effect.gen(function* () {
+    const { url } = yield* Site
+    const all: Array<Client.Answer> = []
+    for (let target: string | undefined = first; target !== undefined; ) {
+      const answer: Client.Answer = yield* call("GET", target)
+      expect([target, answer.status]).toEqual([target, 200])
+      all.push(answer)
+      target = nextOf(answer, url, target)
+    }
+    return all
+  })
 
 /** Polls the change log once. */
 export const changes = (query: string, extras: Extras = {}): Effect.Effect<ChangesBody, Error, Site> =>

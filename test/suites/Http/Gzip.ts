@@ -1,30 +1,18 @@
 import { gunzipSync } from "node:zlib"
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
-import { at, batch, type Check, call, head, items, listAt, put, segment, space, wire } from "./Fixture.ts"
+import { at, type Check, call, head, items, listAt, numbered, put, segment, setAll, space, wire } from "./Fixture.ts"
+
+const long = "é".repeat(20)
 
 const gzip = { "accept-encoding": "gzip" }
-
-const setAll = (namespace: string, count: number) =>
-  Effect.gen(function* () {
-    for (let first = 0; first < count; first += 1000) {
-      const length = Math.min(1000, count - first)
-      const operations = Array.from({ length }, (_, index) => ({
-        op: "set",
-        namespace,
-        key: `k${first + index}`,
-        value: "é".repeat(20)
-      }))
-      expect((yield* batch(operations)).status).toBe(200)
-    }
-  })
 
 /** Answers in gzip. */
 export const compression = (check: Check) => {
   check("lists, pages and documents come in gzip to those who take it, and are the same", function* () {
     const namespace = space()
-    yield* setAll(namespace, 1500)
-    const keys = Array.from({ length: 50 }, (_, index) => ({ namespace, key: `k${index}` }))
+    yield* setAll(namespace, numbered(1500), long)
+    const keys = numbered(50).map(key => ({ namespace, key }))
     const requests: ReadonlyArray<readonly [method: string, target: string, json?: unknown]> = [
       ["GET", `${listAt(namespace)}?limit=100`],
       ["GET", listAt(namespace)],
@@ -71,7 +59,7 @@ export const compression = (check: Check) => {
 
   check("clients that leave streamed lists half-way, or never read them, do not keep others from gzip", function* () {
     const namespace = space()
-    yield* setAll(namespace, 5000)
+    yield* setAll(namespace, numbered(5000), long)
     for (let round = 0; round < 8; round++) {
       const unread = yield* wire
       yield* unread.send(head(`GET ${listAt(namespace)}`, "Accept-Encoding: gzip"))
@@ -86,7 +74,7 @@ export const compression = (check: Check) => {
 
   check("many streamed lists at a time take turns, and each is whole", function* () {
     const namespace = space()
-    yield* setAll(namespace, 3000)
+    yield* setAll(namespace, numbered(3000), long)
     const plain = yield* call("GET", listAt(namespace))
     const answers = yield* Effect.replicateEffect(call("GET", listAt(namespace), { headers: gzip }), 12, {
       concurrency: "unbounded"

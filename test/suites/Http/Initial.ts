@@ -1,6 +1,5 @@
 import { expect } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { WebSocket } from "ws"
 import { keys } from "../../Harness.ts"
 import {
   at,
@@ -18,6 +17,7 @@ import {
   segment,
   space
 } from "./Fixture.ts"
+import { once, webSocket } from "./Followers.ts"
 
 interface Entry {
   readonly key: string
@@ -92,23 +92,20 @@ const byEvents = (query: string, isDone: (received: Received) => boolean, lastEv
 
 /** The same by WebSocket. */
 const bySocket = (query: string, isDone: (received: Received) => boolean) =>
-  Effect.flatMap(Site, ({ port }) =>
-    Effect.async<{ readonly received: Received }, Error>(resume => {
-      const received = nothing()
-      const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?${query}`
-      const socket = new WebSocket(url, { headers: { authorization: bearer(keys.read) } })
-      socket.on("message", data => {
-        const { changes, entries, epoch, lastSeq, type } = JSON.parse(String(data))
-        if (type === "initial") received.initial.push(...entries)
-        else if (type === "initial-end") received.end = { lastSeq, epoch }
-        else if (type === "changes") received.changes.push(...changes)
-        if (isDone(received)) resume(Effect.succeed({ received }))
-      })
-      socket.once("error", error => resume(Effect.fail(error)))
-      socket.once("close", code => resume(Effect.fail(new Error(`closed with ${code}`))))
-      return Effect.sync(() => socket.terminate())
+  Effect.gen(function* () {
+    const received = nothing()
+    const socket = yield* webSocket(query)
+    socket.on("message", data => {
+      const { changes, entries, epoch, lastSeq, type } = JSON.parse(String(data))
+      if (type === "initial") received.initial.push(...entries)
+      else if (type === "initial-end") received.end = { lastSeq, epoch }
+      else if (type === "changes") received.changes.push(...changes)
+      if (isDone(received)) socket.terminate()
     })
-  )
+    yield* once(socket, "close")
+    expect(isDone(received)).toBe(true)
+    return { received }
+  })
 
 /** Followers that first receive the present entries. */
 export const initial = (check: Check) => {

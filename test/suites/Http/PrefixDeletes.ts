@@ -1,12 +1,19 @@
 import { expect } from "@effect/vitest"
-import { Effect } from "effect"
 import { keys } from "../../Harness.ts"
-import { batch, bodyOf, type Check, call, changesOf, end, expectError, items, listAt, put, space } from "./Fixture.ts"
-
-const setAll = (namespace: string, names: ReadonlyArray<string>) =>
-  Effect.map(batch(names.map(key => ({ op: "set", namespace, key, value: 1 }))), answer => {
-    expect(answer.status).toBe(200)
-  })
+import {
+  bodyOf,
+  type Check,
+  call,
+  changesOf,
+  end,
+  expectError,
+  items,
+  listAt,
+  numbered,
+  put,
+  setAll,
+  space
+} from "./Fixture.ts"
 
 /** Deletes of a prefix. */
 export const prefixDeletes = (check: Check) => {
@@ -38,9 +45,7 @@ export const prefixDeletes = (check: Check) => {
 
   check("at most 1000 entries go at a time", function* () {
     const namespace = space()
-    const names = Array.from({ length: 1001 }, (_, index) => `k${index}`)
-    yield* setAll(namespace, names.slice(0, 1000))
-    yield* setAll(namespace, names.slice(1000))
+    yield* setAll(namespace, numbered(1001))
     expect(bodyOf(yield* call("DELETE", `${listAt(namespace)}?prefix=k`))).toEqual({
       deleted: true,
       count: 1000,

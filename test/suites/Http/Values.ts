@@ -1,6 +1,6 @@
 import { expect } from "@effect/vitest"
 import { texts } from "../Store/Values.ts"
-import { at, bodyOf, type Check, call, changes, end, expectError, get, listAt, put, space } from "./Fixture.ts"
+import { at, type Check, call, end, expectError, get, listAt, space } from "./Fixture.ts"
 
 const mebibyte = 1024 * 1024
 
@@ -39,14 +39,6 @@ export const values = (check: Check) => {
     const body = ' {\r\n\t"value" : { "a" : [ 1 , 2 ] ,\n"b":"  " } , "actor" : "x" } \n'
     const answer = yield* call("PUT", at(namespace, "k"), { body })
     expect(answer.text).toContain('"value":{"a":[1,2],"b":"  "},"version":1,"updatedBy":"x"')
-  })
-
-  check("a value of null is present, and distinguished from an absent one", function* () {
-    const namespace = space()
-    yield* put(namespace, "k", null)
-    expect(bodyOf(yield* get(namespace, "k"))).toMatchObject({ value: null, version: 1 })
-    const { changes: records } = yield* changes(`after=${(yield* end) - 1}`)
-    expect(records).toMatchObject([{ op: "set", value: null, namespace }])
   })
 
   check("a value may have 1 MiB of JSON, and not one byte more", function* () {

@@ -1,76 +1,13 @@
+import * as TestClock from "effect/TestClock"
 import { expect } from "@effect/vitest"
 import { Effect, Either, Option } from "effect"
-import * as TestClock from "effect/TestClock"
-import type { Precondition } from "../../../src/Kv/Write.ts"
-import {
-  type Check,
-  del,
-  expireAll,
-  feed,
-  get,
-  json,
-  keys,
-  lastSeq,
-  outline,
-  put,
-  remove,
-  set,
-  start,
-  write
-} from "./Fixture.ts"
+import { type Precondition, ifVersion } from "../../../src/Kv/Write.ts"
+import { type Check, del, expireAll, feed, get, json, keys, lastSeq, put, remove, set, start, write } from "./Fixture.ts"
 
 const namespace = "tenant:t1/area"
 
-/** Versions, tombstones and names. */
+/** Names and actors, and several operations in one write. */
 export const entries = (check: Check) => {
-  check("a new key has version 1, and is read as it was stored", function* () {
-    const committed = yield* write([set(namespace, "k", { a: [1] }, { expiresAt: start + 5 })], "ann")
-    expect(committed).toMatchObject({ results: [{ op: "set", entry: { version: 1 } }], timestamp: start, lastSeq: 1 })
-    expect(Option.getOrThrow(yield* get(namespace, "k"))).toEqual({
-      namespace,
-      key: "k",
-      value: json({ a: [1] }),
-      version: 1,
-      updatedBy: "ann",
-      updatedAt: start,
-      expiresAt: start + 5
-    })
-  })
-
-  check("a set replaces the entry whole and takes the next version", function* () {
-    yield* write([set(namespace, "k", 1)], "ann")
-    yield* TestClock.adjust("7 millis")
-    const committed = yield* write([set(namespace, "k", 2)], "bob")
-    expect(committed.results).toMatchObject([{ op: "set", entry: { version: 2 } }])
-    const entry = Option.getOrThrow(yield* get(namespace, "k"))
-    expect(entry).toMatchObject({ value: "2", version: 2, updatedBy: "bob", updatedAt: start + 7, expiresAt: null })
-  })
-
-  check("a key that was never set is absent", function* () {
-    expect(yield* get(namespace, "k")).toEqual(Option.none())
-    yield* put(namespace, "k", 1)
-    expect(yield* get(namespace, "other")).toEqual(Option.none())
-    expect(yield* get("other", "k")).toEqual(Option.none())
-  })
-
-  check("a delete takes the next version, and a later set continues from it", function* () {
-    yield* put(namespace, "k", "first")
-    expect((yield* remove(namespace, "k")).results).toEqual([{ op: "delete", deleted: true }])
-    expect(yield* get(namespace, "k")).toEqual(Option.none())
-    expect((yield* put(namespace, "k", "second")).results).toMatchObject([{ op: "set", entry: { version: 3 } }])
-    expect((yield* feed()).map(outline)).toEqual(["set k 1 tester", "delete k 2 tester", "set k 3 tester"])
-    expect((yield* feed())[1]!.value).toBeNull()
-  })
-
-  check("a delete of an absent key changes nothing", function* () {
-    expect(yield* remove(namespace, "k")).toMatchObject({ results: [{ op: "delete", deleted: false }], lastSeq: 0 })
-    yield* put(namespace, "k", 1)
-    yield* remove(namespace, "k")
-    expect((yield* remove(namespace, "k")).results).toEqual([{ op: "delete", deleted: false }])
-    expect(yield* lastSeq).toBe(2)
-    expect((yield* put(namespace, "k", 2)).results).toMatchObject([{ op: "set", entry: { version: 3 } }])
-  })
-
   check("the boundary between namespace and key counts", function* () {
     yield* put("a/b", "c", 1)
     yield* put("a", "b/c", 2)
@@ -135,6 +72,40 @@ export const entries = (check: Check) => {
     expect((yield* feed()).map(change => change.actor)).toEqual(actors)
   })
 
+  check("preconditions see the effects of earlier operations of the batch", function* () {
+    const at = (key: string, version: number) => set(namespace, key, version, { precondition: ifVersion(version) })
+    yield* write([at("k", 0), at("k", 1), at("k", 2), del(namespace, "k", ifVersion(3)), at("k", 0)])
+    expect(Option.getOrThrow(yield* get(namespace, "k")).version).toBe(5)
+    const refused = yield* Effect.flip(write([at("k", 5), at("k", 5)]))
+    // Version 6 would have been that of the first operation, which was not applied either.
+    expect(refused).toMatchObject({
+      _tag: "PreconditionFailed",
+      index: 1,
+      currentVersion: 5,
+      isChangedBefore: true
+    })
+    expect(Option.getOrThrow(yield* get(namespace, "k")).version).toBe(5)
+  })
+
+  check("a refused batch leaves no trace in what is committed together with it", function* () {
+    const never = set(namespace, "never", 1, { precondition: ifVersion(7) })
+    const changes = [set(namespace, "k", 2), del(namespace, "k"), set(namespace, "k", 2, { expiresAt: start - 1 })]
+    yield* put(namespace, "k", 1)
+    // Those after the first one wait for it, and share a transaction.
+    const outcomes = yield* Effect.forEach(
+      [
+        [set(namespace, "other", 1)],
+        ...changes.map(change => [change, never]),
+        [set(namespace, "k", 2, { precondition: ifVersion(1) })]
+      ],
+      operations => Effect.either(write(operations)),
+      { concurrency: "unbounded" }
+    )
+    expect(outcomes.map(({ _tag }) => _tag)).toEqual(["Right", "Left", "Left", "Left", "Right"])
+    expect(Option.getOrThrow(yield* get(namespace, "k"))).toMatchObject({ value: "2", version: 2, expiresAt: null })
+    expect(yield* lastSeq).toBe(3)
+  })
+
   check("time never goes back within the log", function* () {
     yield* put(namespace, "k", 1)
     yield* TestClock.setTime(start - 60_000)
@@ -158,39 +129,29 @@ const states = {
   expired: { current: null, make: (key: string) => put(namespace, key, 1, { expiresAt: start + 10 }) }
 } as const
 
-const preconditions: ReadonlyArray<{
-  readonly title: string
-  readonly precondition: Precondition
-  readonly holdsAbsent: boolean
-  readonly holdsAt2: boolean
-}> = [
-  { title: "match any", precondition: { match: "any" }, holdsAbsent: false, holdsAt2: true },
-  { title: "match 2", precondition: { match: [2] }, holdsAbsent: false, holdsAt2: true },
-  { title: "match 1 or 2", precondition: { match: [1, 2] }, holdsAbsent: false, holdsAt2: true },
-  { title: "match 1 or 3", precondition: { match: [1, 3] }, holdsAbsent: false, holdsAt2: false },
-  { title: "match nothing", precondition: { match: [] }, holdsAbsent: false, holdsAt2: false },
-  { title: "match 0", precondition: { match: [0] }, holdsAbsent: false, holdsAt2: false },
-  { title: "none match any", precondition: { noneMatch: "any" }, holdsAbsent: true, holdsAt2: false },
-  { title: "none match 2", precondition: { noneMatch: [2] }, holdsAbsent: true, holdsAt2: false },
-  { title: "none match 1 or 3", precondition: { noneMatch: [1, 3] }, holdsAbsent: true, holdsAt2: true },
-  { title: "none match nothing", precondition: { noneMatch: [] }, holdsAbsent: true, holdsAt2: true },
-  {
-    title: "match any, none match 1",
-    precondition: { match: "any", noneMatch: [1] },
-    holdsAbsent: false,
-    holdsAt2: true
-  },
-  { title: "match 2, none match 2", precondition: { match: [2], noneMatch: [2] }, holdsAbsent: false, holdsAt2: false },
-  { title: "nothing asked", precondition: {}, holdsAbsent: true, holdsAt2: true }
+const preconditions: ReadonlyArray<readonly [holdsAbsent: boolean, holdsAt2: boolean, precondition: Precondition]> = [
+  [false, true, { match: "any" }],
+  [false, true, { match: [2] }],
+  [false, true, { match: [1, 2] }],
+  [false, false, { match: [1, 3] }],
+  [false, false, { match: [] }],
+  [false, false, { match: [0] }],
+  [true, false, { noneMatch: "any" }],
+  [true, false, { noneMatch: [2] }],
+  [true, true, { noneMatch: [1, 3] }],
+  [true, true, { noneMatch: [] }],
+  [false, true, { match: "any", noneMatch: [1] }],
+  [false, false, { match: [2], noneMatch: [2] }],
+  [true, true, {}]
 ]
 
 /** Preconditions against every state of a key, for set and delete alike. */
 export const conditional = (check: Check) => {
   for (const [state, { current, make }] of Object.entries(states)) {
     check(`preconditions if the key is ${state}`, function* () {
-      const cases = preconditions.flatMap(({ title, precondition, holdsAbsent, holdsAt2 }) =>
+      const cases = preconditions.flatMap(([holdsAbsent, holdsAt2, precondition]) =>
         (["set", "delete"] as const).map(op => {
-          const key = `${op}, ${title}`
+          const key = `${op}, ${JSON.stringify(precondition)}`
           const operation =
             op === "set" ? set(namespace, key, "new", { precondition }) : del(namespace, key, precondition)
           return { key, operation, holds: current === null ? holdsAbsent : holdsAt2 }

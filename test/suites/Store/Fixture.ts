@@ -104,6 +104,10 @@ export const keys = (namespace: string, prefix = "", limit = 1000) =>
     }
   })
 
+/** Names in the order of lists: that of their bytes in UTF-8. */
+export const inByteOrder = (names: ReadonlyArray<string>) =>
+  [...names].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
+
 /** Asks for expiry until nothing is left to expire, as a backend may work in portions. */
 export const expireAll: Effect.Effect<number, unknown, ChangeLog> = Effect.gen(function* () {
   const log = yield* ChangeLog

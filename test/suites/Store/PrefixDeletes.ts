@@ -2,7 +2,7 @@ import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import * as TestClock from "effect/TestClock"
 import { Store } from "../../../src/Kv/Store.ts"
-import { type Check, feed, keys, outline, put, set, start, write } from "./Fixture.ts"
+import { type Check, feed, inByteOrder, keys, outline, put, set, start, write } from "./Fixture.ts"
 
 const namespace = "tenant:t1/prefixes"
 
@@ -13,9 +13,6 @@ const removeAll = (prefix: string, limit = 1000) =>
     ),
     ({ lastSeq, more, results }) => ({ lastSeq, more, count: results.length })
   )
-
-const inByteOrder = (names: ReadonlyArray<string>) =>
-  [...names].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
 
 const setAll = (names: ReadonlyArray<string>) => write(names.map(key => set(namespace, key, 1)))
 
