@@ -5,12 +5,13 @@ import { Deferred, Duration, Effect, Layer, Option, Redacted, Tracer } from "eff
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
+import { given } from "../../Given.ts"
 import { secret, token } from "../survival/Token.ts"
 import { codeOf, completeTurn, connect, createSession, make, type Options, until } from "./Fixture.ts"
 
 const MiB = 1024 * 1024
 
-const start = (options: Options) =>
+const start = (options: Options = {}) =>
   Effect.gen(function* () {
     const gateway = yield* make({ ...options, authentication: { secret: Option.some(Redacted.make(secret)) } })
     const running = yield* gateway.start
@@ -19,10 +20,15 @@ const start = (options: Options) =>
     return { ...gateway, ...running, enter }
   })
 
+const fewActivations = { settings: { activations: 4, stopping: Duration.zero } }
+
+const sharing = given(it.scopedLive, start)
+
 describe("what tenants share", () => {
-  it.scopedLive("files: a tenant with clients that do not read does not block others", () =>
-    Effect.gen(function* () {
-      const { enter } = yield* start({ socket: { fileBytes: 40 * MiB } })
+  sharing(
+    "files: clients that do not read block no other tenant",
+    { socket: { fileBytes: 40 * MiB } },
+    function* ({ enter }) {
       const honest = yield* enter("acme")
       const own = yield* createSession(honest)
       yield* honest.get("subscribed", { type: "subscribe", sessionId: own })
@@ -43,7 +49,7 @@ describe("what tenants share", () => {
         const answer = yield* honest.ask({ type: "read_file", sessionId: own, path: "own.txt" })
         assert.strictEqual(codeOf(answer), "file_content")
       }
-    })
+    }
   )
 
   it.scopedLive("the event loop: requests that a client sends at once start in separate turns", () =>
@@ -79,9 +85,10 @@ describe("what tenants share", () => {
     })
   )
 
-  it.scopedLive("connections: when all are taken, the tenant with the most makes room for another", () =>
-    Effect.gen(function* () {
-      const { enter } = yield* start({ socket: { connections: 4 } })
+  sharing(
+    "connections: the tenant with the most makes room for another",
+    { socket: { connections: 4 } },
+    function* ({ enter }) {
       const hostile = yield* Effect.forEach([1, 2, 3, 4], () => enter("evil"))
       assert.strictEqual((yield* Effect.flip(enter("evil"))).status, 503)
       const honest = yield* enter("acme")
@@ -97,7 +104,7 @@ describe("what tenants share", () => {
       second.socket.close()
       yield* second.closed
       yield* enter("evil").pipe(Effect.retry({ while: ({ status }) => status === 503 }))
-    })
+    }
   )
 
   it.scopedLive("replays: a tenant that reads many histories does not delay others", () =>
@@ -133,9 +140,10 @@ describe("what tenants share", () => {
     })
   )
 
-  it.scopedLive("secrets: a tenant that fills their memory loses its own oldest ones to another", () =>
-    Effect.gen(function* () {
-      const { enter, simulator } = yield* start({ settings: { secretBytes: 4000 } })
+  sharing(
+    "secrets: who fills their memory loses its own oldest ones to others",
+    { settings: { secretBytes: 4000 } },
+    function* ({ enter, simulator }) {
       const hostile = yield* enter("evil")
       const honest = yield* enter("acme")
       const secrets = { TOKEN: "x".repeat(900) }
@@ -165,12 +173,13 @@ describe("what tenants share", () => {
         codeOf(yield* hostile.ask({ type: "start_session", sessionId: made[0]!, secrets })),
         "rate_limited"
       )
-    })
+    }
   )
 
-  it.scopedLive("sessions in memory: those that are only followed, or idle, are evicted for another tenant", () =>
-    Effect.gen(function* () {
-      const { enter, simulator } = yield* start({ settings: { inMemory: 4 } })
+  sharing(
+    "memory: sessions only followed, or idle, are evicted for others",
+    { settings: { inMemory: 4 } },
+    function* ({ enter, simulator }) {
       const follower = yield* enter("evil")
       const hostile = yield* enter("evil")
       const honest = yield* enter("acme")
@@ -188,26 +197,13 @@ describe("what tenants share", () => {
       // Now each has two, and nothing is reclaimed from a tenant that does not have more.
       const third = yield* createSession(honest)
       assert.strictEqual(codeOf(yield* honest.ask({ type: "get_session", sessionId: third })), "rate_limited")
-    })
+    }
   )
 
-  it.scopedLive("sessions in memory: an unused instance is stopped for another tenant's session", () =>
-    Effect.gen(function* () {
-      const { enter, simulator } = yield* start({ settings: { inMemory: 3 } })
-      const hostile = yield* enter("evil")
-      const honest = yield* enter("acme")
-      const idle = yield* Effect.forEach([1, 2, 3], () => createSession(hostile))
-      for (const sessionId of idle) yield* hostile.get("session", { type: "start_session", sessionId })
-      const own = yield* createSession(honest)
-      yield* honest.get("session", { type: "start_session", sessionId: own })
-      const { requests } = yield* simulator.state
-      assert.deepStrictEqual([requests.create, requests.stop], [4, 1])
-    })
-  )
-
-  it.scopedLive("sessions in memory: a tenant with turns in all its sessions leaves slots for others", () =>
-    Effect.gen(function* () {
-      const { enter } = yield* start({ settings: { inMemory: 8 } })
+  sharing(
+    "memory: a tenant with turns in all sessions leaves slots to others",
+    { settings: { inMemory: 8 } },
+    function* ({ enter }) {
       const hostile = yield* enter("evil")
       const honest = yield* enter("acme")
       const codes = yield* Effect.forEach(Array.from({ length: 8 }), () =>
@@ -219,23 +215,20 @@ describe("what tenants share", () => {
       assert.deepStrictEqual(codes, [...Array.from({ length: 7 }, () => "accepted"), "rate_limited"])
       const own = yield* createSession(honest)
       assert.strictEqual((yield* honest.ask({ type: "start_session", sessionId: own })).type, "session")
-    })
+    }
   )
 
-  it.scopedLive("activations: a tenant with hanging activations leaves some for others", () =>
-    Effect.gen(function* () {
-      const { enter, simulator } = yield* start({ settings: { activations: 4, stopping: Duration.zero } })
-      yield* simulator.inject({ operation: "create", times: 3, fault: { kind: "hang" } })
-      const hostile = yield* enter("evil")
-      const honest = yield* enter("acme")
-      const sessions = yield* Effect.forEach(Array.from({ length: 8 }), () => createSession(hostile))
-      for (const [index, sessionId] of sessions.entries()) {
-        yield* hostile.send(JSON.stringify({ type: "start_session", id: String(index), sessionId }))
-      }
-      yield* simulator.awaitState(({ requests }) => requests.create === 3)
-      const own = yield* createSession(honest)
-      yield* honest.get("session", { type: "start_session", sessionId: own })
-      assert.strictEqual((yield* simulator.state).requests.create, 4)
-    })
-  )
+  sharing("activations: hanging ones leave some for others", fewActivations, function* ({ enter, simulator }) {
+    yield* simulator.inject({ operation: "create", times: 3, fault: { kind: "hang" } })
+    const hostile = yield* enter("evil")
+    const honest = yield* enter("acme")
+    const sessions = yield* Effect.forEach(Array.from({ length: 8 }), () => createSession(hostile))
+    for (const [index, sessionId] of sessions.entries()) {
+      yield* hostile.send(JSON.stringify({ type: "start_session", id: String(index), sessionId }))
+    }
+    yield* simulator.awaitState(({ requests }) => requests.create === 3)
+    const own = yield* createSession(honest)
+    yield* honest.get("session", { type: "start_session", sessionId: own })
+    assert.strictEqual((yield* simulator.state).requests.create, 4)
+  })
 })

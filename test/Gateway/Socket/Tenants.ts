@@ -1,11 +1,12 @@
 /** Tokens of clients and what a handshake with them is answered; clients of two tenants at one gateway. */
 
-import { expect } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import { Effect, Option, Redacted, Schema } from "effect"
 import { type JWTPayload, SignJWT } from "jose"
 import type * as Authentication from "../../../src/Gateway/Authentication.ts"
 import { Answer } from "../../../src/Gateway/Protocol.ts"
-import { type Asked, type Client, codeOf, connect, make, type Options } from "./Fixture.ts"
+import { given } from "../../Given.ts"
+import { type Asked, type Client, codeOf, connect, make, makeStarted, type Options } from "./Fixture.ts"
 
 export const secret = "a secret of thirty-two bytes or more"
 
@@ -47,6 +48,12 @@ export const twoTenants = (options: Options = {}) =>
       Effect.flatMap(sign({ ...claims, tenant, sub: `user-of-${tenant}` }), token => connect(url, bearer(token)))
     return { simulator, connectAs, acme: yield* connectAs("acme"), evil: yield* connectAs("evil") }
   })
+
+/** Tests of a gateway that accepts tokens signed with the secret, by the real clock. */
+export const secured = given(it.scopedLive, () => makeStarted({ authentication: withSecret }))
+
+/** Tests with two tenants' clients, by the real clock. */
+export const shared = given(it.scopedLive, twoTenants)
 
 const isAnswer = Schema.is(Answer)
 
