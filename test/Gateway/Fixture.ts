@@ -39,6 +39,19 @@ export interface Options {
 /** What is stored, in memory. */
 export const inMemory: Layer.Layer<Stored> = Layer.merge(Memory.layer, EventsInMemory.layer())
 
+/** What is stored, in memory, with other members of the two stores. */
+export const storedWith = (
+  events: (events: Context.Tag.Service<SessionEvents>) => Partial<Context.Tag.Service<SessionEvents>>,
+  store: (store: Context.Tag.Service<Store>) => Partial<Context.Tag.Service<Store>> = () => ({})
+): Layer.Layer<Stored> =>
+  Layer.map(inMemory, context => {
+    const [inner, kept] = [Context.get(context, SessionEvents), Context.get(context, Store)]
+    return context.pipe(
+      Context.add(SessionEvents, { ...inner, ...events(inner) }),
+      Context.add(Store, { ...kept, ...store(kept) })
+    )
+  })
+
 /** Upstream clients for a simulator. */
 export const upstreams = (simulator: Context.Tag.Service<Simulator.Simulator>, inference = true) =>
   UpstreamClients.layer({
@@ -156,13 +169,19 @@ export const listen = (sessions: Context.Tag.Service<Sessions>, sessionId: strin
     return { subscription, events, until, untilLost } satisfies Listener
   })
 
+/** A gateway without a session. `start` starts another gateway on the same storage. */
+export const makeStarted = (options?: Options) =>
+  Effect.gen(function* () {
+    const gateways = yield* make(options)
+    return { ...gateways, ...(yield* gateways.start) }
+  })
+
 /** A gateway with one session. `start` starts another gateway on the same storage. */
 export const makeSession = ({ create, ...options }: SessionOptions = {}) =>
   Effect.gen(function* () {
-    const gateways = yield* make(options)
-    const first = yield* gateways.start
-    const created = yield* first.sessions.create(alice, { agentType: "echo", ...create })
-    return { ...gateways, ...first, id: created.id }
+    const started = yield* makeStarted(options)
+    const { id } = yield* started.sessions.create(alice, { agentType: "echo", ...create })
+    return { ...started, id }
   })
 
 /** The same with a subscriber of the session. */
@@ -176,6 +195,12 @@ export interface SessionOptions extends Options {
   readonly create?: Partial<CreateSession>
 }
 
+/** Without a session, by the real clock. */
+export const bare = given(it.scopedLive, makeStarted)
+
+/** Without a session, by the test's clock. */
+export const timedBare = given(it.scoped, makeStarted)
+
 /** By the real clock. */
 export const live = given(it.scopedLive, makeSession)
 
@@ -187,6 +212,13 @@ export const heard = given(it.scopedLive, makeHeard)
 
 /** By the test's clock, with a subscriber of the session. */
 export const timedHeard = given(it.scoped, makeHeard)
+
+/** Creates so many sessions, and returns their ids. */
+export const createSessions = (sessions: Context.Tag.Service<Sessions>, count: number) =>
+  Effect.replicateEffect(
+    Effect.map(sessions.create(alice, { agentType: "echo" }), ({ id }) => id),
+    count
+  )
 
 /** All events that are kept of a session. */
 export const history = (subscription: Subscription) =>

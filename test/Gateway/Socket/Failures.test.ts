@@ -1,11 +1,11 @@
 /** What a client receives when a service behind the gateway fails. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Duration, Effect, Fiber, Layer, Option } from "effect"
+import { Duration, Effect, Fiber, Option } from "effect"
 import { errorMeanings } from "../../../src/Gateway/Protocol/Codes.ts"
 import type { Answer } from "../../../src/Gateway/Protocol.ts"
-import { SessionEvents, SessionUnreadable } from "../../../src/Gateway/SessionEvents.ts"
-import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
-import { breathe, inMemory, inTime, pass } from "../Fixture.ts"
+import { SessionUnreadable } from "../../../src/Gateway/SessionEvents.ts"
+import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { breathe, inTime, pass, storedWith } from "../Fixture.ts"
 import { type Asked, completeTurn, connect, createSession, live, make } from "./Fixture.ts"
 
 /** What an answer says of a failure; it is retryable as its code is, unless a test says otherwise. */
@@ -74,14 +74,12 @@ describe("failures as clients see them", () => {
   it.scopedLive("a history that cannot be read ends its own subscription with an error, and no other", () =>
     Effect.gen(function* () {
       let broken = ""
-      const stored = Layer.map(inMemory, context => {
-        const events = Context.get(context, SessionEvents)
-        const read: typeof events.read = (session, after, limit) =>
+      const stored = storedWith(({ read }) => ({
+        read: (session, after, limit) =>
           session.endsWith(`/${broken}`)
             ? new SessionUnreadable({ session, reason: "SQLITE_CORRUPT: of /data/sessions.db" })
-            : events.read(session, after, limit)
-        return Context.add(context, SessionEvents, { ...events, read })
-      })
+            : read(session, after, limit)
+      }))
       const { start } = yield* make({ stored })
       const client = yield* connect((yield* start).url)
       const ids = yield* Effect.forEach([1, 2], () => createSession(client))
@@ -102,11 +100,11 @@ describe("failures as clients see them", () => {
 
   it.scopedLive("an unavailable store is internal, and retryable", () =>
     Effect.gen(function* () {
-      const failing = Layer.map(inMemory, context => {
-        const store = Context.get(context, Store)
-        const away = () => Effect.fail(new StoreUnavailable({ reason: "the disk is full" }))
-        return Context.add(context, Store, { ...store, commit: away })
-      })
+      const away = new StoreUnavailable({ reason: "the disk is full" })
+      const failing = storedWith(
+        () => ({}),
+        () => ({ commit: () => away })
+      )
       const { start } = yield* make({ stored: failing })
       const client = yield* connect((yield* start).url)
       const answer = yield* client.ask({ type: "create_session", agentType: "coder" })

@@ -1,44 +1,35 @@
 /** Tenants that take as much of the shared resources as they can, and an honest tenant that is served nevertheless. */
 import { Socket } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Duration, Effect, Layer, Option, Redacted, Tracer } from "effect"
+import { Deferred, Duration, Effect, Layer, Tracer } from "effect"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { given } from "../../Given.ts"
-import { secret, token } from "../survival/Token.ts"
-import { codeOf, completeTurn, connect, createSession, make, type Options, until } from "./Fixture.ts"
+import { codeOf, completeTurn, createSession, until } from "./Fixture.ts"
+import { makeTenants } from "./Tenants.ts"
 
 const MiB = 1024 * 1024
 
-const start = (options: Options = {}) =>
-  Effect.gen(function* () {
-    const gateway = yield* make({ ...options, authentication: { secret: Option.some(Redacted.make(secret)) } })
-    const running = yield* gateway.start
-    const enter = (tenant: string) =>
-      Effect.flatMap(token(tenant), bearer => connect(running.url, { headers: { authorization: `Bearer ${bearer}` } }))
-    return { ...gateway, ...running, enter }
-  })
-
 const fewActivations = { settings: { activations: 4, stopping: Duration.zero } }
 
-const sharing = given(it.scopedLive, start)
+const sharing = given(it.scopedLive, makeTenants)
 
 describe("what tenants share", () => {
   sharing(
     "files: clients that do not read block no other tenant",
     { socket: { fileBytes: 40 * MiB } },
-    function* ({ enter }) {
-      const honest = yield* enter("acme")
+    function* ({ connectAs }) {
+      const honest = yield* connectAs("acme")
       const own = yield* createSession(honest)
       yield* honest.get("subscribed", { type: "subscribe", sessionId: own })
       yield* completeTurn(honest, own, "/write own.txt honest")
-      const first = yield* enter("evil")
+      const first = yield* connectAs("evil")
       const sessionId = yield* createSession(first)
       yield* first.get("subscribed", { type: "subscribe", sessionId })
       yield* completeTurn(first, sessionId, `/write large.txt ${"x".repeat(900_000)}`)
       for (let count = 0; count < 17; count++) {
-        const client = yield* enter("evil")
+        const client = yield* connectAs("evil")
         client.socket.pause()
         for (let id = 0; id < 40; id++) {
           yield* client.send(JSON.stringify({ type: "read_file", id: String(id), sessionId, path: "large.txt" }))
@@ -70,8 +61,8 @@ describe("what tenants share", () => {
           return tracer.span(name, ...rest)
         }
       })
-      const { enter } = yield* Effect.withTracer(start({}), counting)
-      const client = yield* enter("evil")
+      const { connectAs } = yield* Effect.withTracer(makeTenants(), counting)
+      const client = yield* connectAs("evil")
       const wire: unknown = Reflect.get(client.socket, "_socket")
       assert.instanceOf(wire, Socket)
       wire.cork()
@@ -88,22 +79,22 @@ describe("what tenants share", () => {
   sharing(
     "connections: the tenant with the most makes room for another",
     { socket: { connections: 4 } },
-    function* ({ enter }) {
-      const hostile = yield* Effect.forEach([1, 2, 3, 4], () => enter("evil"))
-      assert.strictEqual((yield* Effect.flip(enter("evil"))).status, 503)
-      const honest = yield* enter("acme")
+    function* ({ connectAs }) {
+      const hostile = yield* Effect.forEach([1, 2, 3, 4], () => connectAs("evil"))
+      assert.strictEqual((yield* Effect.flip(connectAs("evil"))).status, 503)
+      const honest = yield* connectAs("acme")
       assert.deepStrictEqual(yield* hostile[3]!.closed, { code: 4001, reason: "rate_limited" })
-      const second = yield* enter("acme")
+      const second = yield* connectAs("acme")
       assert.deepStrictEqual(yield* hostile[2]!.closed, { code: 4001, reason: "rate_limited" })
       // Each has half of them now.
-      assert.strictEqual((yield* Effect.flip(enter("acme"))).status, 503)
-      assert.strictEqual((yield* Effect.flip(enter("evil"))).status, 503)
+      assert.strictEqual((yield* Effect.flip(connectAs("acme"))).status, 503)
+      assert.strictEqual((yield* Effect.flip(connectAs("evil"))).status, 503)
       for (const client of [honest, second, hostile[0]!, hostile[1]!]) {
         assert.strictEqual((yield* client.ask({ type: "ping" })).type, "pong")
       }
       second.socket.close()
       yield* second.closed
-      yield* enter("evil").pipe(Effect.retry({ while: ({ status }) => status === 503 }))
+      yield* connectAs("evil").pipe(Effect.retry({ while: ({ status }) => status === 503 }))
     }
   )
 
@@ -124,9 +115,9 @@ describe("what tenants share", () => {
             )
         }))
       ).pipe(Layer.provide(EventsInMemory.layer()))
-      const { enter } = yield* start({ stored: Layer.merge(Memory.layer, events) })
-      const hostile = yield* enter("evil")
-      const honest = yield* enter("acme")
+      const { connectAs } = yield* makeTenants({ stored: Layer.merge(Memory.layer, events) })
+      const hostile = yield* connectAs("evil")
+      const honest = yield* connectAs("acme")
       const sessions = yield* Effect.forEach(Array.from({ length: 20 }), () => createSession(hostile))
       const own = yield* createSession(honest)
       for (const sessionId of sessions) yield* hostile.get("subscribed", { type: "subscribe", sessionId })
@@ -143,9 +134,9 @@ describe("what tenants share", () => {
   sharing(
     "secrets: who fills their memory loses its own oldest ones to others",
     { settings: { secretBytes: 4000 } },
-    function* ({ enter, simulator }) {
-      const hostile = yield* enter("evil")
-      const honest = yield* enter("acme")
+    function* ({ connectAs, simulator }) {
+      const hostile = yield* connectAs("evil")
+      const honest = yield* connectAs("acme")
       const secrets = { TOKEN: "x".repeat(900) }
       const made: Array<string> = []
       for (;;) {
@@ -179,10 +170,10 @@ describe("what tenants share", () => {
   sharing(
     "memory: sessions only followed, or idle, are evicted for others",
     { settings: { inMemory: 4 } },
-    function* ({ enter, simulator }) {
-      const follower = yield* enter("evil")
-      const hostile = yield* enter("evil")
-      const honest = yield* enter("acme")
+    function* ({ connectAs, simulator }) {
+      const follower = yield* connectAs("evil")
+      const hostile = yield* connectAs("evil")
+      const honest = yield* connectAs("acme")
       const followed = yield* Effect.forEach([1, 2], () => createSession(hostile))
       const idle = yield* Effect.forEach([1, 2], () => createSession(hostile))
       for (const sessionId of followed) yield* follower.get("subscribed", { type: "subscribe", sessionId })
@@ -203,9 +194,9 @@ describe("what tenants share", () => {
   sharing(
     "memory: a tenant with turns in all sessions leaves slots to others",
     { settings: { inMemory: 8 } },
-    function* ({ enter }) {
-      const hostile = yield* enter("evil")
-      const honest = yield* enter("acme")
+    function* ({ connectAs }) {
+      const hostile = yield* connectAs("evil")
+      const honest = yield* connectAs("acme")
       const codes = yield* Effect.forEach(Array.from({ length: 8 }), () =>
         Effect.gen(function* () {
           const sessionId = yield* createSession(hostile)
@@ -218,10 +209,10 @@ describe("what tenants share", () => {
     }
   )
 
-  sharing("activations: hanging ones leave some for others", fewActivations, function* ({ enter, simulator }) {
+  sharing("activations: hanging ones leave some for others", fewActivations, function* ({ connectAs, simulator }) {
     yield* simulator.inject({ operation: "create", times: 3, fault: { kind: "hang" } })
-    const hostile = yield* enter("evil")
-    const honest = yield* enter("acme")
+    const hostile = yield* connectAs("evil")
+    const honest = yield* connectAs("acme")
     const sessions = yield* Effect.forEach(Array.from({ length: 8 }), () => createSession(hostile))
     for (const [index, sessionId] of sessions.entries()) {
       yield* hostile.send(JSON.stringify({ type: "start_session", id: String(index), sessionId }))

@@ -7,6 +7,20 @@ import { bearer, sign, statusOf, withSecret } from "./Tenants.ts"
 
 const withOrigin = { authentication: { ...withSecret, origins: ["https://app.example.com"] } }
 
+/** The beginning of what is answered to the lines of a request. */
+const answerTo = (port: number, first: string, ...fields: ReadonlyArray<string>) =>
+  Effect.async<string>(resume => {
+    const socket = connectRaw(port, "127.0.0.1", () =>
+      socket.write([first, `Host: 127.0.0.1:${port}`, ...fields, "", ""].join("\r\n"))
+    )
+    socket.once("data", data => {
+      socket.destroy()
+      resume(Effect.succeed(data.toString()))
+    })
+    socket.on("error", () => undefined)
+    socket.once("close", () => resume(Effect.succeed("nothing")))
+  })
+
 describe("The handshake", () => {
   live("in dev mode every client is the developer", function* ({ url }) {
     const client = yield* connect(url)
@@ -57,18 +71,7 @@ describe("The handshake", () => {
     expect(yield* Effect.promise(() => answer.json())).toMatchObject({ error: expect.stringContaining("WebSocket") })
     const posted = yield* Effect.promise(() => fetch(`http://127.0.0.1:${port}/ws`, { method: "POST" }))
     expect([posted.status, posted.headers.get("allow")]).toEqual([405, "GET, HEAD"])
-    const raw = yield* Effect.async<string>(resume => {
-      const socket = connectRaw(port, "127.0.0.1", () =>
-        socket.write("GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-      )
-      let text = ""
-      socket.on("data", data => {
-        text += data.toString()
-      })
-      // The end may be a reset.
-      socket.on("error", () => undefined)
-      socket.on("close", () => resume(Effect.succeed(text)))
-    })
+    const raw = yield* answerTo(port, "GET /ws HTTP/1.1", "Connection: Upgrade", "Upgrade: websocket")
     expect(raw).toMatch(/^HTTP\/1.1 500 /)
     expect(raw).toContain('{"error":"WebSocket upgrade failed: ')
     yield* draining.begin
@@ -77,17 +80,7 @@ describe("The handshake", () => {
 
   live("a target in absolute form is accepted", function* ({ port }) {
     const statusLine = (target: string, ...fields: ReadonlyArray<string>) =>
-      Effect.async<string>(resume => {
-        const socket = connectRaw(port, "127.0.0.1", () =>
-          socket.write([`GET ${target} HTTP/1.1`, `Host: 127.0.0.1:${port}`, ...fields, "", ""].join("\r\n"))
-        )
-        socket.once("data", data => {
-          socket.destroy()
-          resume(Effect.succeed(data.toString().split("\r\n", 1)[0]!))
-        })
-        socket.on("error", () => undefined)
-        socket.once("close", () => resume(Effect.succeed("nothing")))
-      })
+      Effect.map(answerTo(port, `GET ${target} HTTP/1.1`, ...fields), text => text.split("\r\n", 1)[0]!)
     const handshake = [
       "Connection: Upgrade",
       "Upgrade: websocket",
