@@ -201,11 +201,11 @@ describe("a tenant's stops and creations that fail", () => {
   }
 
   let broken = "broken"
-  const mended: Answer = request => failing(broken)(request)
+  const byType: Answer = request => failing(broken)(request)
 
   onPlatform(
     "for several tenants block the type for all, until it works again",
-    { elsewhere: mended },
+    { elsewhere: byType },
     function* (platform) {
       const create = (tenant: string) => createOf(platform, "broken", tenant)
       for (let call = 0; call < 5; call++) yield* Effect.flip(create("a"))
