@@ -255,6 +255,24 @@ const text = "a secret of thirty-two bytes or more"
 const withSecret = { secret: Option.some(Redacted.make(text)) }
 const secretKey = { alg: "HS256", privateKey: new TextEncoder().encode(text) }
 
+const badTenants = [
+  "",
+  ".",
+  "..",
+  "a/b",
+  "../a",
+  "a\\b",
+  "a b",
+  "ä",
+  "a\0",
+  "a:b",
+  "%2e",
+  "x".repeat(129),
+  5,
+  null,
+  ["a"]
+]
+
 describe("claims", () => {
   it.scoped("audience and issuer are checked if they are configured", () =>
     Effect.gen(function* () {
@@ -291,10 +309,13 @@ describe("claims", () => {
     })
   )
 
-  it.scoped("claims that are no time and no name are refused", () =>
+  it.scoped("claims that are no time and no name of a tenant or an actor are refused", () =>
     Effect.gen(function* () {
       const identify = yield* make(withSecret)
       const cases: ReadonlyArray<readonly [JWTPayload, string]> = [
+        ...badTenants.map(tenant => [{ tenant }, "Unauthorized"] as const),
+        ...["a", "A.b_c-9", "...", "x".repeat(128)].map(tenant => [{ tenant }, "ok"] as const),
+        ...["", "\0", "x".repeat(300), undefined].map(sub => [{ sub } as JWTPayload, "Unauthorized"] as const),
         [{ exp: 8.64e12 }, "ok"],
         [{ exp: 8.64e12 + 1 }, "Unauthorized"],
         [{ exp: 1e300 }, "Unauthorized"],

@@ -1,7 +1,7 @@
 /** A gateway's sessions with a simulated platform, which can be restarted on the same storage. */
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { expect, it } from "@effect/vitest"
-import { Context, Effect, Exit, Fiber, identity, Layer, Option, Redacted, Scope, type Utils } from "effect"
+import { Context, Effect, Exit, Fiber, identity, Layer, Option, Redacted, Scope } from "effect"
 import * as Tracer from "../../src/base/Observability/Tracer.ts"
 import type { Event } from "../../src/Gateway/Protocol.ts"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
@@ -20,6 +20,7 @@ import * as Memory from "../../src/Storage/Memory.ts"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import { Inference } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
+import { given } from "../Given.ts"
 
 export const alice: Caller = { tenant: "acme", actor: "alice" }
 export const mallory: Caller = { tenant: "evil", actor: "mallory" }
@@ -37,6 +38,19 @@ export interface Options {
 
 /** What is stored, in memory. */
 export const inMemory: Layer.Layer<Stored> = Layer.merge(Memory.layer, EventsInMemory.layer())
+
+/** What is stored, in memory, with other members of the two stores. */
+export const storedWith = (
+  events: (events: Context.Tag.Service<SessionEvents>) => Partial<Context.Tag.Service<SessionEvents>>,
+  store: (store: Context.Tag.Service<Store>) => Partial<Context.Tag.Service<Store>> = () => ({})
+): Layer.Layer<Stored> =>
+  Layer.map(inMemory, context => {
+    const [inner, kept] = [Context.get(context, SessionEvents), Context.get(context, Store)]
+    return context.pipe(
+      Context.add(SessionEvents, { ...inner, ...events(inner) }),
+      Context.add(Store, { ...kept, ...store(kept) })
+    )
+  })
 
 /** Upstream clients for a simulator. */
 export const upstreams = (simulator: Context.Tag.Service<Simulator.Simulator>, inference = true) =>
@@ -155,60 +169,56 @@ export const listen = (sessions: Context.Tag.Service<Sessions>, sessionId: strin
     return { subscription, events, until, untilLost } satisfies Listener
   })
 
+/** A gateway without a session. `start` starts another gateway on the same storage. */
+export const makeStarted = (options?: Options) =>
+  Effect.gen(function* () {
+    const gateways = yield* make(options)
+    return { ...gateways, ...(yield* gateways.start) }
+  })
+
 /** A gateway with one session. `start` starts another gateway on the same storage. */
 export const makeSession = ({ create, ...options }: SessionOptions = {}) =>
   Effect.gen(function* () {
-    const gateways = yield* make(options)
-    const first = yield* gateways.start
-    const created = yield* first.sessions.create(alice, { agentType: "echo", ...create })
-    return { ...gateways, ...first, id: created.id }
+    const started = yield* makeStarted(options)
+    const { id } = yield* started.sessions.create(alice, { agentType: "echo", ...create })
+    return { ...started, id }
   })
 
 /** The same with a subscriber of the session. */
 export const makeHeard = (options: SessionOptions = {}) =>
   Effect.gen(function* () {
-    const given = yield* makeSession(options)
-    return { ...given, listener: yield* listen(given.sessions, given.id) }
+    const made = yield* makeSession(options)
+    return { ...made, listener: yield* listen(made.sessions, made.id) }
   })
 
 export interface SessionOptions extends Options {
   readonly create?: Partial<CreateSession>
 }
 
-type Body<Given> = (given: Given) => Generator<Utils.YieldWrap<Effect.Effect<unknown, unknown, Scope.Scope>>, void>
+/** Without a session, by the real clock. */
+export const bare = given(it.scopedLive, makeStarted)
 
-type OneSession = Effect.Effect.Success<ReturnType<typeof makeSession>> & { readonly listener: Listener }
-
-/** Defines a test of a gateway with one session. */
-interface Define {
-  (name: string, body: Body<OneSession>): void
-  (name: string, options: SessionOptions, body: Body<OneSession>): void
-}
-
-const define =
-  (tester: typeof it.scopedLive, isHeard: boolean): Define =>
-  (name: string, first: SessionOptions | Body<OneSession>, second?: Body<OneSession>) => {
-    const [options, body] = typeof first === "function" ? [{}, first] : [first, second!]
-    tester(name, () =>
-      Effect.gen(function* () {
-        const given = yield* makeSession(options)
-        const listener = isHeard ? yield* listen(given.sessions, given.id) : (undefined as never)
-        yield* body({ ...given, listener })
-      })
-    )
-  }
+/** Without a session, by the test's clock. */
+export const timedBare = given(it.scoped, makeStarted)
 
 /** By the real clock. */
-export const live = define(it.scopedLive, false)
+export const live = given(it.scopedLive, makeSession)
 
 /** By the test's clock. */
-export const timed = define(it.scoped, false)
+export const timed = given(it.scoped, makeSession)
 
 /** By the real clock, with a subscriber of the session. */
-export const heard = define(it.scopedLive, true)
+export const heard = given(it.scopedLive, makeHeard)
 
 /** By the test's clock, with a subscriber of the session. */
-export const timedHeard = define(it.scoped, true)
+export const timedHeard = given(it.scoped, makeHeard)
+
+/** Creates so many sessions, and returns their ids. */
+export const createSessions = (sessions: Context.Tag.Service<Sessions>, count: number) =>
+  Effect.replicateEffect(
+    Effect.map(sessions.create(alice, { agentType: "echo" }), ({ id }) => id),
+    count
+  )
 
 /** All events that are kept of a session. */
 export const history = (subscription: Subscription) =>

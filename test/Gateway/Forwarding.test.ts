@@ -17,6 +17,7 @@ import { SessionElsewhere } from "../../src/Gateway/SessionEvents.ts"
 import { alone, type Peer, SessionNodes } from "../../src/Gateway/SessionNodes.ts"
 import { type Caller, SessionNotFound, Sessions, SessionsBusy } from "../../src/Gateway/Sessions.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
+import { given } from "../Given.ts"
 
 const sessionId = "0".repeat(36)
 const caller: Caller = { tenant: "acme", actor: "alice" }
@@ -93,20 +94,24 @@ const node = (
     return { ask, sent, callers, lookups: () => lookups }
   })
 
+/** Tests of a node, which is made of these. */
+const forwarding = given(it.scoped, (parts: Parameters<typeof node> = [[]]) => node(...parts))
+
 const failureIn = (result: { readonly _tag: string; readonly left?: unknown }) =>
   result.left instanceof Refused ? result.left.failure : result
 
 describe("Forwarding", () => {
-  it.effect("sends a request for a session of another node there, in the name of the caller", () =>
-    Effect.gen(function* () {
-      const { ask, sent, lookups } = yield* node([accepted])
+  forwarding(
+    "sends a request for a session of another node there, in the name of the caller",
+    [[accepted]],
+    function* ({ ask, lookups, sent }) {
       assert.deepInclude(yield* ask(message), { right: { type: "accepted", id: "1", turnId: "t" } })
       assert.deepInclude(sent[0], { node: "a", tenant: "acme", actor: "alice", request: message })
       // The owner is remembered.
       yield* ask(message)
       assert.strictEqual(lookups(), 1)
       assert.notStrictEqual(sent[0]!.commandId, sent[1]!.commandId)
-    })
+    }
   )
 
   it.effect("passes on what the other node refuses with", () =>
@@ -148,28 +153,26 @@ describe("Forwarding", () => {
     })
   )
 
-  it.effect("repeats a message whose answer was lost under the same id, here too", () =>
-    Effect.gen(function* () {
-      const { ask, callers, sent } = yield* node([silent, silent], undefined, [
-        elsewhere,
-        elsewhere,
-        Effect.succeed("t")
-      ])
+  forwarding(
+    "repeats a message whose answer was lost under the same id, here too",
+    [[silent, silent], undefined, [elsewhere, elsewhere, Effect.succeed("t")]],
+    function* ({ ask, callers, sent }) {
       assert.strictEqual((yield* ask(message))._tag, "Right")
       const ids = [...sent.map(({ commandId }) => commandId), ...callers.slice(1).map(({ commandId }) => commandId)]
       assert.lengthOf(ids, 4)
       assert.strictEqual(new Set(ids).size, 1)
-    })
+    }
   )
 
-  it.effect("does not repeat an interrupt without a turn that may have been carried out, and says so", () =>
-    Effect.gen(function* () {
-      const { ask, sent } = yield* node([silent])
+  forwarding(
+    "does not repeat an interrupt without a turn that may have been carried out, and says so",
+    [[silent]],
+    function* ({ ask, sent }) {
       assert.deepInclude(failureIn(yield* ask(interrupt)), { code: "timeout", retryable: false })
       assert.lengthOf(sent, 1)
       const never = yield* node([gone, accepted])
       assert.strictEqual((yield* never.ask(interrupt))._tag, "Right")
-    })
+    }
   )
 
   it.effect("answers at once where the tenant has its share of what may be under way, or another node says so", () =>

@@ -1,7 +1,16 @@
 import * as http from "node:http"
+import { it } from "@effect/vitest"
 import { Effect, Option, Schema, type Scope } from "effect"
 import { WebSocket } from "ws"
 import { Changes } from "../../src/Simulator/Changes.ts"
+import * as Simulator from "../../src/Simulator/Simulator.ts"
+import { given } from "../Given.ts"
+
+/** Tests of a simulator, by the real clock. */
+export const live = given(it.scopedLive, Simulator.make)
+
+/** Tests of a simulator, by the test's clock. */
+export const timed = given(it.scoped, Simulator.make)
 
 /** The response to a request, complete or cut off. */
 export interface Reply {

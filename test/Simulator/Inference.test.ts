@@ -1,12 +1,11 @@
 import { expect, it } from "@effect/vitest"
-import { Effect, FastCheck as fc } from "effect"
+import { FastCheck as fc } from "effect"
 import * as Titles from "../../src/Gateway/Sessions/Session/Titles.ts"
 import { plainText, serverSentEvents, tokens } from "../../src/Simulator/Inference.ts"
 import { cut } from "../../src/Simulator/SimulatedService.ts"
-import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
-import { request } from "./Fixture.ts"
+import { live, request } from "./Fixture.ts"
 
 const runs = times(100)
 
@@ -32,36 +31,25 @@ const textOf = (data: ReadonlyArray<string>): string =>
     .map(text => Object.values(JSON.parse(text) as Record<string, string>).join())
     .join("")
 
-it.scopedLive("generates Server-Sent Events or plain text, as the client accepts", () =>
-  Effect.gen(function* () {
-    const { inferenceUrl, state } = yield* Simulator.make()
-    const expected = "Écho de «Grüße an alle, zwölf 🦆» 回声 🌊"
-    for (const accept of ["text/event-stream", "*/*", "text/event-stream, text/plain"]) {
-      const reply = yield* generate(inferenceUrl, "Grüße an alle, zwölf 🦆", { accept })
-      expect(reply.headers["content-type"]).toMatch(/^text\/event-stream/)
-      const data = dataOf(reply.body.toString("utf8"))
-      expect(data.at(-1)).toBe("[DONE]")
-      expect(textOf(data)).toBe(expected)
-    }
-    const plain = yield* generate(inferenceUrl, "Grüße an alle, zwölf 🦆", { accept: "text/plain" })
-    expect(plain.headers["content-type"]).toMatch(/^text\/plain/)
-    expect(plain.body.toString("utf8")).toBe(expected)
-    expect((yield* state).requests.generate).toBe(4)
-  })
-)
+live("generates Server-Sent Events or plain text, as the client accepts", function* ({ inferenceUrl, state }) {
+  const expected = "Écho de «Grüße an alle, zwölf 🦆» 回声 🌊"
+  for (const accept of ["text/event-stream", "*/*", "text/event-stream, text/plain"]) {
+    const reply = yield* generate(inferenceUrl, "Grüße an alle, zwölf 🦆", { accept })
+    expect(reply.headers["content-type"]).toMatch(/^text\/event-stream/)
+    const data = dataOf(reply.body.toString("utf8"))
+    expect(data.at(-1)).toBe("[DONE]")
+    expect(textOf(data)).toBe(expected)
+  }
+  const plain = yield* generate(inferenceUrl, "Grüße an alle, zwölf 🦆", { accept: "text/plain" })
+  expect(plain.headers["content-type"]).toMatch(/^text\/plain/)
+  expect(plain.body.toString("utf8")).toBe(expected)
+  expect((yield* state).requests.generate).toBe(4)
+})
 
-it.scopedLive("generates the configured format, whatever the client accepts", () =>
-  Effect.gen(function* () {
-    const { inferenceUrl } = yield* Simulator.make({ format: "text" })
-    const reply = yield* generate(
-      inferenceUrl,
-      "/long 9",
-      { accept: "text/event-stream" },
-      { maxTokens: 3, model: "m" }
-    )
-    expect(reply.body.toString("utf8")).toBe("1 2 3 ")
-  })
-)
+live("generates the configured format, whatever the client accepts", { format: "text" }, function* ({ inferenceUrl }) {
+  const reply = yield* generate(inferenceUrl, "/long 9", { accept: "text/event-stream" }, { maxTokens: 3, model: "m" })
+  expect(reply.body.toString("utf8")).toBe("1 2 3 ")
+})
 
 it("what is generated says the prompt again, whole, in any notation and cut anywhere", () => {
   const sizes = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 5 })

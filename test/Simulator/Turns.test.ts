@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import * as TestClock from "effect/TestClock"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
+import { given } from "../Given.ts"
 import { onlyLong } from "../Scale.ts"
 import { type Client, connect, create, textOf, types } from "./Fixture.ts"
 
@@ -12,6 +13,10 @@ const start = (options?: Simulator.Options) =>
     const client = yield* connect(simulator.platformUrl, id)
     return { ...simulator, id, client }
   })
+
+const live = given(it.scopedLive, start)
+
+const timed = given(it.scoped, start)
 
 /** Every type of the platform's events that the gateway's design names. */
 const everyType = [
@@ -27,202 +32,149 @@ const everyType = [
 ]
 
 describe("a turn", () => {
-  it.scopedLive("thinks, calls a tool, changes a file, answers and reports its usage", () =>
-    Effect.gen(function* () {
-      const { client } = yield* start()
-      const events = yield* client.turn("Grüße an 🌊 and all", "t1")
-      expect(types(events).filter((type, i, all) => type !== all[i - 1])).toEqual([
-        ...["turn.started", "thinking.start", "thinking.delta", "thinking.complete"],
-        ...["tool.call.start", "tool.call.delta", "tool.call", "file.created", "tool.result"],
-        ...["message.start", "message.delta", "message.complete", "usage", "turn.completed"]
-      ])
-      expect(textOf(events)).toBe("echo: Grüße an 🌊 and all")
-      expect(events.find(({ type }) => type === "message.complete")?.content).toBe(textOf(events))
-      expect(client.events.map(({ id }) => id)).toEqual(client.events.map((_, i) => `e${i + 1}`))
-      for (const { timestamp } of client.events) expect(timestamp).toBeTypeOf("number")
-    })
-  )
+  live("thinks, calls a tool, changes a file, answers and reports its usage", function* ({ client }) {
+    const events = yield* client.turn("Grüße an 🌊 and all", "t1")
+    expect(types(events).filter((type, i, all) => type !== all[i - 1])).toEqual([
+      ...["turn.started", "thinking.start", "thinking.delta", "thinking.complete"],
+      ...["tool.call.start", "tool.call.delta", "tool.call", "file.created", "tool.result"],
+      ...["message.start", "message.delta", "message.complete", "usage", "turn.completed"]
+    ])
+    expect(textOf(events)).toBe("echo: Grüße an 🌊 and all")
+    expect(events.find(({ type }) => type === "message.complete")?.content).toBe(textOf(events))
+    expect(client.events.map(({ id }) => id)).toEqual(client.events.map((_, i) => `e${i + 1}`))
+    for (const { timestamp } of client.events) expect(timestamp).toBeTypeOf("number")
+  })
 
-  it.scopedLive("follows the one before it, and is taken once however often it is sent", () =>
-    Effect.gen(function* () {
-      const { client, state } = yield* start()
-      for (const turnId of ["t1", "t2", "t1", "t3"])
-        yield* client.send({ type: "message", content: "/long 50", turnId })
-      yield* client.until("turn.completed", ({ turnId }) => turnId === "t3")
-      const marks = client.events.filter(({ type }) => type === "turn.started" || type === "turn.completed")
-      expect(marks.map(({ turnId }) => turnId)).toEqual(["t1", "t1", "t2", "t2", "t3", "t3"])
-      expect((yield* state).instances[0]?.turns).toBe(3)
-      expect((yield* state).frames.message).toBe(4)
-    })
-  )
+  live("follows the one before it, and is taken once however often it is sent", function* ({ client, state }) {
+    for (const turnId of ["t1", "t2", "t1", "t3"]) yield* client.send({ type: "message", content: "/long 50", turnId })
+    yield* client.until("turn.completed", ({ turnId }) => turnId === "t3")
+    const marks = client.events.filter(({ type }) => type === "turn.started" || type === "turn.completed")
+    expect(marks.map(({ turnId }) => turnId)).toEqual(["t1", "t1", "t2", "t2", "t3", "t3"])
+    expect((yield* state).instances[0]?.turns).toBe(3)
+    expect((yield* state).frames.message).toBe(4)
+  })
 
-  it.scopedLive("is refused when too many are waiting", () =>
-    Effect.gen(function* () {
-      const { client } = yield* start({ limits: { waitingTurns: 1 } })
-      yield* client.send({ type: "message", content: "/hang", turnId: "t1" })
-      yield* client.until("message.start")
-      yield* client.send({ type: "message", content: "waits", turnId: "t2" })
-      yield* client.send({ type: "message", content: "is refused", turnId: "t3" })
-      expect(yield* client.until("error")).toMatchObject({ turnId: "t3", code: "busy", retryable: true })
-      yield* client.send({ type: "interrupt", turnId: "t1" })
-      yield* client.until("turn.completed", ({ turnId }) => turnId === "t2")
-    })
-  )
+  live("is refused when too many are waiting", { limits: { waitingTurns: 1 } }, function* ({ client }) {
+    yield* client.send({ type: "message", content: "/hang", turnId: "t1" })
+    yield* client.until("message.start")
+    yield* client.send({ type: "message", content: "waits", turnId: "t2" })
+    yield* client.send({ type: "message", content: "is refused", turnId: "t3" })
+    expect(yield* client.until("error")).toMatchObject({ turnId: "t3", code: "busy", retryable: true })
+    yield* client.send({ type: "interrupt", turnId: "t1" })
+    yield* client.until("turn.completed", ({ turnId }) => turnId === "t2")
+  })
 
-  it.scopedLive("ends when it is interrupted, at work or waiting, and once", () =>
-    Effect.gen(function* () {
-      const { client } = yield* start()
-      yield* client.send({ type: "message", content: "/hang", turnId: "t1" })
-      yield* client.send({ type: "message", content: "waits", turnId: "t2" })
-      yield* client.until("message.start")
-      yield* client.send({ type: "interrupt", turnId: "nobody" })
-      yield* client.send({ type: "interrupt", turnId: "t2" })
-      yield* client.until("turn.cancelled", ({ turnId }) => turnId === "t2")
-      yield* client.send({ type: "interrupt" })
-      yield* client.send({ type: "interrupt", turnId: "t1" })
-      yield* client.turn("next", "t3")
-      const ends = client.events.filter(({ type }) => type === "turn.cancelled")
-      expect(ends.map(({ turnId }) => turnId)).toEqual(["t2", "t1"])
-    })
-  )
+  live("ends when it is interrupted, at work or waiting, and once", function* ({ client }) {
+    yield* client.send({ type: "message", content: "/hang", turnId: "t1" })
+    yield* client.send({ type: "message", content: "waits", turnId: "t2" })
+    yield* client.until("message.start")
+    yield* client.send({ type: "interrupt", turnId: "nobody" })
+    yield* client.send({ type: "interrupt", turnId: "t2" })
+    yield* client.until("turn.cancelled", ({ turnId }) => turnId === "t2")
+    yield* client.send({ type: "interrupt" })
+    yield* client.send({ type: "interrupt", turnId: "t1" })
+    yield* client.turn("next", "t3")
+    const ends = client.events.filter(({ type }) => type === "turn.cancelled")
+    expect(ends.map(({ turnId }) => turnId)).toEqual(["t2", "t1"])
+  })
 
-  it.scoped("takes its time between events", () =>
-    Effect.gen(function* () {
-      const { client } = yield* start({ pace: "1 second" })
-      yield* client.send({ type: "message", content: "/long 10", turnId: "t1" })
-      yield* client.until("turn.started")
-      const ticking = yield* Effect.fork(Effect.forever(TestClock.adjust("1 second")))
-      const { timestamp } = yield* client.until("turn.completed")
-      yield* Fiber.interrupt(ticking)
-      expect(timestamp).toBeGreaterThanOrEqual(14_000)
-    })
-  )
+  timed("takes its time between events", { pace: "1 second" }, function* ({ client }) {
+    yield* client.send({ type: "message", content: "/long 10", turnId: "t1" })
+    yield* client.until("turn.started")
+    const ticking = yield* Effect.fork(Effect.forever(TestClock.adjust("1 second")))
+    const { timestamp } = yield* client.until("turn.completed")
+    yield* Fiber.interrupt(ticking)
+    expect(timestamp).toBeGreaterThanOrEqual(14_000)
+  })
 
-  it.scopedLive("waits for an answer", () =>
-    Effect.gen(function* () {
-      const { client, awaitState } = yield* start()
-      yield* client.send({ type: "message", content: "/ask", turnId: "t1" })
-      const { requestId } = yield* client.until("question.asked")
-      yield* client.send({ type: "answer", requestId: "other", answer: "red" })
-      yield* client.send({ type: "answer", requestId, answer: "blue" })
-      yield* client.until("turn.completed")
-      expect(yield* client.until("question.answered")).toMatchObject({ requestId, answer: "blue" })
-      expect(textOf(client.events)).toBe("answer: blue")
-      yield* awaitState(({ frames }) => frames.answer === 2)
-    })
-  )
-
-  for (const [answer, approved] of [
-    [true, true],
-    ["approve", true],
-    [{ approved: true }, true],
-    [false, false],
-    ["no", false],
-    [null, false]
-  ] as const) {
-    it.scopedLive(`takes ${JSON.stringify(answer)} for ${approved ? "an approval" : "a refusal"}`, () =>
-      Effect.gen(function* () {
-        const { client } = yield* start()
-        yield* client.send({ type: "message", content: "/approve", turnId: "t1" })
-        const { requestId } = yield* client.until("approval.requested")
-        yield* client.send({ type: "answer", requestId, answer })
-        expect(yield* client.until("approval.resolved")).toMatchObject({ requestId, approved })
-        yield* client.until("turn.completed")
-      })
-    )
-  }
+  live("takes an answer for an approval or for a refusal", function* ({ client }) {
+    for (const [answer, approved] of [
+      [true, true],
+      ["approve", true],
+      [{ approved: true }, true],
+      [false, false],
+      ["no", false],
+      [null, false]
+    ] as const) {
+      const turnId = JSON.stringify(answer)
+      yield* client.send({ type: "message", content: "/approve", turnId })
+      const { requestId } = yield* client.until("approval.requested", event => event.turnId === turnId)
+      yield* client.send({ type: "answer", requestId, answer })
+      const resolved = yield* client.until("approval.resolved", event => event.turnId === turnId)
+      expect(resolved).toMatchObject({ requestId, approved })
+    }
+  })
 })
 
 describe("a command", () => {
-  it.scopedLive("/all shows every type of event, and one end for each turn", () =>
-    Effect.gen(function* () {
-      const { client, awaitState } = yield* start()
-      yield* client.send({ type: "message", content: "/all", turnId: "t1" })
-      expect(yield* client.closed).toBe(1000)
-      yield* awaitState(({ instances }) => instances.length === 0)
-      expect(new Set(types(client.events))).toEqual(new Set(everyType))
-      const marks = client.events.filter(({ type }) => String(type).startsWith("turn."))
-      expect(marks.map(({ turnId, type }) => `${turnId} ${type}`)).toEqual([
-        ...["t1-failing turn.started", "t1-failing turn.failed"],
-        ...["t1-cancelled turn.started", "t1-cancelled turn.cancelled"],
-        ...["t1 turn.started", "t1 turn.completed"]
-      ])
-    })
-  )
+  live("/all shows every type of event, and one end for each turn", function* ({ awaitState, client }) {
+    yield* client.send({ type: "message", content: "/all", turnId: "t1" })
+    expect(yield* client.closed).toBe(1000)
+    yield* awaitState(({ instances }) => instances.length === 0)
+    expect(new Set(types(client.events))).toEqual(new Set(everyType))
+    const marks = client.events.filter(({ type }) => String(type).startsWith("turn."))
+    expect(marks.map(({ turnId, type }) => `${turnId} ${type}`)).toEqual([
+      ...["t1-failing turn.started", "t1-failing turn.failed"],
+      ...["t1-cancelled turn.started", "t1-cancelled turn.cancelled"],
+      ...["t1 turn.started", "t1 turn.completed"]
+    ])
+  })
 
-  it.scopedLive("/fail fails the turn, with a message", () =>
-    Effect.gen(function* () {
-      const { client } = yield* start()
-      expect((yield* client.turn("/fail out of tea", "t1")).at(-1)).toMatchObject({
-        type: "turn.failed",
-        message: "out of tea"
-      })
+  live("/fail fails the turn, with a message", function* ({ client }) {
+    expect((yield* client.turn("/fail out of tea", "t1")).at(-1)).toMatchObject({
+      type: "turn.failed",
+      message: "out of tea"
     })
-  )
+  })
 
-  it.scopedLive("/long answers with as many deltas", () =>
-    Effect.gen(function* () {
-      const { client } = yield* start()
-      const events = yield* client.turn("/long 3000", "t1")
-      expect(textOf(events)).toBe(Array.from({ length: 3000 }, (_, i) => `${i + 1} `).join(""))
-      expect(types(yield* client.turn("/long many", "t2"))).not.toContain("message.delta")
-    })
-  )
+  live("/long answers with as many deltas", function* ({ client }) {
+    const events = yield* client.turn("/long 3000", "t1")
+    expect(textOf(events)).toBe(Array.from({ length: 3000 }, (_, i) => `${i + 1} `).join(""))
+    expect(types(yield* client.turn("/long many", "t2"))).not.toContain("message.delta")
+  })
 
-  it.scopedLive("/unknown and /malformed send what no client expects", () =>
-    Effect.gen(function* () {
-      const { client } = yield* start()
-      expect(types(yield* client.turn("/unknown", "t1"))).toEqual([
-        ...["turn.started", "poem.recited", "poem.recited", "poem.recited", "silence.kept", "usage", "turn.completed"]
-      ])
-      yield* client.turn("/malformed", "t2")
-      expect(client.events.filter(({ id }) => id === undefined)).toEqual([
-        { frame: "{not json" },
-        { frame: "[]" },
-        { frame: "null" },
-        { content: "no type" },
-        { type: 5 },
-        { frame: "binary" }
-      ])
-    })
-  )
+  live("/unknown and /malformed send what no client expects", function* ({ client }) {
+    expect(types(yield* client.turn("/unknown", "t1"))).toEqual([
+      ...["turn.started", "poem.recited", "poem.recited", "poem.recited", "silence.kept", "usage", "turn.completed"]
+    ])
+    yield* client.turn("/malformed", "t2")
+    expect(client.events.filter(({ id }) => id === undefined)).toEqual([
+      { frame: "{not json" },
+      { frame: "[]" },
+      { frame: "null" },
+      { content: "no type" },
+      { type: 5 },
+      { frame: "binary" }
+    ])
+  })
 
-  it.scopedLive("/drop cuts the connection; what was missed comes after the last event", () =>
-    Effect.gen(function* () {
-      const { client, platformUrl, id } = yield* start()
-      yield* client.send({ type: "message", content: "/drop", turnId: "t1" })
-      expect(yield* client.closed).toBe(1006)
-      const again = yield* connect(platformUrl, id, `?after=${client.events.at(-1)!.id}`)
-      yield* again.until("turn.completed")
-      expect(textOf([...client.events, ...again.events])).toBe("before after")
-      yield* again.send({ type: "message", content: "/drop 4000", turnId: "t2" })
-      expect(yield* again.closed).toBe(4000)
-      const third = yield* connect(platformUrl, id, `?after=${again.events.at(-1)!.id}`)
-      yield* third.until("turn.completed", ({ turnId }) => turnId === "t2")
-      const ids = [client, again, third].flatMap(({ events }) => events.map(event => event.id))
-      expect(ids).toEqual(ids.map((_, i) => `e${i + 1}`))
-    })
-  )
+  live("/drop cuts the connection; what was missed comes later", function* ({ client, id, platformUrl }) {
+    yield* client.send({ type: "message", content: "/drop", turnId: "t1" })
+    expect(yield* client.closed).toBe(1006)
+    const again = yield* connect(platformUrl, id, `?after=${client.events.at(-1)!.id}`)
+    yield* again.until("turn.completed")
+    expect(textOf([...client.events, ...again.events])).toBe("before after")
+    yield* again.send({ type: "message", content: "/drop 4000", turnId: "t2" })
+    expect(yield* again.closed).toBe(4000)
+    const third = yield* connect(platformUrl, id, `?after=${again.events.at(-1)!.id}`)
+    yield* third.until("turn.completed", ({ turnId }) => turnId === "t2")
+    const ids = [client, again, third].flatMap(({ events }) => events.map(event => event.id))
+    expect(ids).toEqual(ids.map((_, i) => `e${i + 1}`))
+  })
 
-  it.scopedLive("/crash ends the instance and not the turn", () =>
-    Effect.gen(function* () {
-      const { client, awaitState, platformUrl, id } = yield* start()
-      yield* client.send({ type: "message", content: "/crash no more tea", turnId: "t1" })
-      expect(yield* client.closed).toBe(1011)
-      expect(types(client.events).slice(-3)).toEqual(["turn.started", "message.start", "instance.failed"])
-      expect(client.events.at(-1)).toMatchObject({ message: "no more tea" })
-      yield* awaitState(({ instances }) => instances.length === 0)
-      expect((yield* Effect.flip(Effect.asVoid(connect(platformUrl, id)))).code).toBe("404")
-    })
-  )
+  live("/crash ends the instance and not the turn", function* ({ awaitState, client, id, platformUrl }) {
+    yield* client.send({ type: "message", content: "/crash no more tea", turnId: "t1" })
+    expect(yield* client.closed).toBe(1011)
+    expect(types(client.events).slice(-3)).toEqual(["turn.started", "message.start", "instance.failed"])
+    expect(client.events.at(-1)).toMatchObject({ message: "no more tea" })
+    yield* awaitState(({ instances }) => instances.length === 0)
+    expect((yield* Effect.flip(Effect.asVoid(connect(platformUrl, id)))).code).toBe("404")
+  })
 
-  it.scopedLive("/help names all of them", () =>
-    Effect.gen(function* () {
-      const { client } = yield* start()
-      const text = textOf(yield* client.turn("/help", "t1"))
-      for (const name of Object.keys(Simulator.commands)) expect(text).toContain(`${name}: `)
-    })
-  )
+  live("/help names all of them", function* ({ client }) {
+    const text = textOf(yield* client.turn("/help", "t1"))
+    for (const name of Object.keys(Simulator.commands)) expect(text).toContain(`${name}: `)
+  })
 })
 
 describe("a connection", () => {
@@ -232,17 +184,14 @@ describe("a connection", () => {
       client.send({ type: "message", content: "word ".repeat(90_000), turnId: `t${i}` })
     )
 
-  it.scopedLive("loses nothing when the client is slower than the history is long", () =>
-    Effect.gen(function* () {
-      const { client, awaitState } = yield* start({ limits: { history: 20 } })
-      client.socket.pause()
-      yield* flood(client)
-      yield* awaitState(({ instances }) => instances[0]!.events > 100)
-      client.socket.resume()
-      yield* client.until("turn.completed", ({ turnId }) => turnId === "t15")
-      expect(client.events.map(({ id }) => id)).toEqual(client.events.map((_, i) => `e${i + 1}`))
-    })
-  )
+  live("loses nothing when the client is slow", { limits: { history: 20 } }, function* ({ awaitState, client }) {
+    client.socket.pause()
+    yield* flood(client)
+    yield* awaitState(({ instances }) => instances[0]!.events > 100)
+    client.socket.resume()
+    yield* client.until("turn.completed", ({ turnId }) => turnId === "t15")
+    expect(client.events.map(({ id }) => id)).toEqual(client.events.map((_, i) => `e${i + 1}`))
+  })
 
   onlyLong(it.scopedLive)("is closed when the client reads nothing at all, and the turns continue", () =>
     Effect.gen(function* () {
@@ -258,9 +207,10 @@ describe("a connection", () => {
     })
   )
 
-  it.scopedLive("replays what is kept after an event, and all that is kept without one", () =>
-    Effect.gen(function* () {
-      const { client, platformUrl, id } = yield* start({ limits: { history: 10 } })
+  live(
+    "replays what is kept after an event, or at all",
+    { limits: { history: 10 } },
+    function* ({ client, id, platformUrl }) {
       yield* client.turn("/long 20", "t1")
       const last = client.events.length
       const firstOf = (query: string) =>
@@ -277,42 +227,33 @@ describe("a connection", () => {
       const current = yield* connect(platformUrl, id, `?after=e${last}`)
       yield* current.turn("next", "t2")
       expect(current.events[0]).toMatchObject({ id: `e${last + 1}`, type: "turn.started" })
-    })
+    }
   )
 
-  it.scopedLive("answers a frame that it does not understand with an error", () =>
-    Effect.gen(function* () {
-      const { client, state } = yield* start()
-      const wrong = ["{", "[]", { type: "message" }, { type: "dance" }, { type: "answer", answer: 1 }]
-      for (const frame of wrong) yield* client.send(frame)
-      client.socket.send(Buffer.from([1, 2, 3]))
-      yield* client.turn("still there", "t1")
-      expect(client.events.filter(({ code }) => code === "bad_frame")).toHaveLength(wrong.length + 1)
-      expect((yield* state).frames).toEqual({ message: 1, interrupt: 0, answer: 0, other: wrong.length + 1 })
-    })
-  )
+  live("answers a frame that it does not understand with an error", function* ({ client, state }) {
+    const wrong = ["{", "[]", { type: "message" }, { type: "dance" }, { type: "answer", answer: 1 }]
+    for (const frame of wrong) yield* client.send(frame)
+    client.socket.send(Buffer.from([1, 2, 3]))
+    yield* client.turn("still there", "t1")
+    expect(client.events.filter(({ code }) => code === "bad_frame")).toHaveLength(wrong.length + 1)
+    expect((yield* state).frames).toEqual({ message: 1, interrupt: 0, answer: 0, other: wrong.length + 1 })
+  })
 
-  it.scopedLive("is closed when a frame is too big", () =>
-    Effect.gen(function* () {
-      const { client } = yield* start({ limits: { bodyBytes: 1000 } })
-      yield* client.send({ type: "message", content: "a".repeat(1000) })
-      expect(yield* client.closed).toBe(1009)
-    })
-  )
+  live("is closed when a frame is too big", { limits: { bodyBytes: 1000 } }, function* ({ client }) {
+    yield* client.send({ type: "message", content: "a".repeat(1000) })
+    expect(yield* client.closed).toBe(1009)
+  })
 
-  it.scopedLive("hears of the end when its instance is stopped, with all turns cancelled", () =>
-    Effect.gen(function* () {
-      const { client, platformUrl, id, awaitState } = yield* start()
-      yield* client.send({ type: "message", content: "/hang", turnId: "t1" })
-      yield* client.send({ type: "message", content: "waits", turnId: "t2" })
-      yield* awaitState(({ frames }) => frames.message === 2)
-      yield* Effect.promise(() => fetch(`${platformUrl}/api/v1/instances/${id}`, { method: "DELETE" }))
-      expect(yield* client.closed).toBe(1000)
-      expect(types(client.events).slice(-4)).toEqual([
-        ...["turn.cancelled", "turn.cancelled", "instance.stopping", "instance.stopped"]
-      ])
-      const { instances, connections, stopped } = yield* awaitState(state => state.connections === 0)
-      expect([instances.length, connections, stopped]).toEqual([0, 0, 1])
-    })
-  )
+  live("hears of its instance's stop, with all turns cancelled", function* ({ awaitState, client, id, platformUrl }) {
+    yield* client.send({ type: "message", content: "/hang", turnId: "t1" })
+    yield* client.send({ type: "message", content: "waits", turnId: "t2" })
+    yield* awaitState(({ frames }) => frames.message === 2)
+    yield* Effect.promise(() => fetch(`${platformUrl}/api/v1/instances/${id}`, { method: "DELETE" }))
+    expect(yield* client.closed).toBe(1000)
+    expect(types(client.events).slice(-4)).toEqual([
+      ...["turn.cancelled", "turn.cancelled", "instance.stopping", "instance.stopped"]
+    ])
+    const { instances, connections, stopped } = yield* awaitState(state => state.connections === 0)
+    expect([instances.length, connections, stopped]).toEqual([0, 0, 1])
+  })
 })

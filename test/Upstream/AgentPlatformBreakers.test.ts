@@ -1,33 +1,44 @@
 /** Failing instances do not block others. */
 import { describe, expect, it } from "@effect/vitest"
-import { Array as Arr, Duration, Effect, Either, Fiber, Layer, TestClock } from "effect"
+import { Array as Arr, Context, Duration, Effect, Either, Fiber, Layer, TestClock } from "effect"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
 import { PlatformSocket } from "../../src/Upstream/PlatformSocket.ts"
 import { connectionFailure, UpstreamFailure } from "../../src/Upstream/Resilience/UpstreamFailure.ts"
+import { given } from "../Given.ts"
 import { content, instance, settings } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
 type Answer = ReturnType<typeof Stub.status>
 
+interface Platforms {
+  readonly answer?: Answer
+  readonly refusal?: UpstreamFailure
+  readonly elsewhere?: Answer
+}
+
 /** Instances of a tenant that does no good. */
 const bad = Arr.makeBy(12, index => `bad-${index}`)
 
+const refused = (statusCode: number) =>
+  new UpstreamFailure({ operation: "connect", reason: "status", statusCode, message: "no" })
+
 /** A platform whose bad instances answer and connect as they like; all others are well. */
-const withInstances = <A, E>(
-  answer: Answer,
-  refused: UpstreamFailure,
-  use: (platform: typeof AgentPlatform.Service) => Effect.Effect<A, E>,
-  elsewhere: Answer = request =>
-    Stub.status(200, request.url.endsWith("/instances") ? { instanceId: "i" } : content)(request)
-) => {
+const withInstances = ({
+  answer = Stub.status(500),
+  refusal = refused(503),
+  elsewhere = request => Stub.status(200, request.url.endsWith("/instances") ? { instanceId: "i" } : content)(request)
+}: Platforms = {}) => {
   const stub = Stub.make([request => (request.url.includes("/bad-") ? answer : elsewhere)(request)])
-  const sockets = Layer.succeed(PlatformSocket, { open: () => refused })
-  return Effect.flatMap(AgentPlatform, use).pipe(
-    Effect.provide(AgentPlatformClient.layer(settings)),
-    Effect.provide(Layer.merge(stub.layer, sockets))
+  const sockets = Layer.succeed(PlatformSocket, { open: () => refusal })
+  return Effect.map(
+    Layer.build(Layer.provide(AgentPlatformClient.layer(settings), Layer.merge(stub.layer, sockets))),
+    context => Context.get(context, AgentPlatform)
   )
 }
+
+/** Tests of a platform of which instances or calls fail. */
+const onPlatform = given(it.scoped, withInstances)
 
 const together = { concurrency: "unbounded" } as const
 
@@ -42,9 +53,6 @@ const within = <A, E>(time: "2 seconds" | "15 seconds", effect: Effect.Effect<A,
     return yield* Fiber.join(fiber)
   })
 
-const refused = (statusCode: number) =>
-  new UpstreamFailure({ operation: "connect", reason: "status", statusCode, message: "no" })
-
 describe("instances that fail", () => {
   const reset = connectionFailure("connect", "agent platform", "ECONNRESET")
   const answers = [
@@ -53,69 +61,62 @@ describe("instances that fail", () => {
     ["hang", Stub.hanging, reset, "15 seconds"]
   ] as const
   for (const [what, answer, refusal, limit] of answers) {
-    it.effect(`do not block calls to others when they ${what}`, () =>
-      withInstances(answer, refusal, platform =>
-        Effect.gen(function* () {
-          yield* within(
-            "2 seconds",
-            Effect.forEach(bad, id => connect(platform, id), together)
-          )
-          const reads = bad.flatMap(id => Arr.makeBy(5, () => Effect.either(platform.readFile(id, "a"))))
-          yield* within(limit, Effect.all(reads, together))
-          // Their own breakers are open, and no others.
-          const files = bad.map(id => platform.readFile(id, "a"))
-          const outcomes = yield* Effect.forEach(files, call => Effect.either(call))
-          expect(
-            outcomes.filter(outcome => Either.isLeft(outcome) && outcome.left.message.includes("agent_instance"))
-          ).toHaveLength(12)
-          for (let call = 0; call < 40; call++) expect(yield* platform.readFile("well", "a")).toEqual(content)
-          expect(yield* platform.create(instance)).toBe("i")
-        })
+    onPlatform(`do not block calls to others when they ${what}`, { answer, refusal }, function* (platform) {
+      yield* within(
+        "2 seconds",
+        Effect.forEach(bad, id => connect(platform, id), together)
       )
-    )
+      const reads = bad.flatMap(id => Arr.makeBy(5, () => Effect.either(platform.readFile(id, "a"))))
+      yield* within(limit, Effect.all(reads, together))
+      // Their own breakers are open, and no others.
+      const files = bad.map(id => platform.readFile(id, "a"))
+      const outcomes = yield* Effect.forEach(files, call => Effect.either(call))
+      expect(
+        outcomes.filter(outcome => Either.isLeft(outcome) && outcome.left.message.includes("agent_instance"))
+      ).toHaveLength(12)
+      for (let call = 0; call < 40; call++) expect(yield* platform.readFile("well", "a")).toEqual(content)
+      expect(yield* platform.create(instance)).toBe("i")
+    })
   }
 
-  it.effect("are tried again after a cooldown", () => {
-    let isWell = false
-    const answer: Answer = request => (isWell ? Stub.status(200, content) : Stub.status(500))(request)
-    return withInstances(answer, refused(503), platform =>
-      Effect.gen(function* () {
-        const read = platform.readFile("bad-1", "a")
-        yield* Effect.replicateEffect(Effect.either(read), 5)
-        expect(yield* Effect.flip(read)).toMatchObject({
-          reason: "circuit_open",
-          message: "The circuit breaker of agent_instance is open; next try in 10 s"
-        })
-        isWell = true
-        yield* TestClock.adjust("10 seconds")
-        expect(yield* read).toEqual(content)
-        isWell = false
-        // It starts again at none.
-        const again = yield* Effect.replicateEffect(Effect.either(read), 4)
-        expect(again.every(Either.isLeft)).toBe(true)
-        isWell = true
-        expect(yield* read).toEqual(content)
-      })
-    )
+  let isWell = false
+  const moody: Answer = request => (isWell ? Stub.status(200, content) : Stub.status(500))(request)
+
+  onPlatform("are tried again after a cooldown", { answer: moody }, function* (platform) {
+    const read = platform.readFile("bad-1", "a")
+    yield* Effect.replicateEffect(Effect.either(read), 5)
+    expect(yield* Effect.flip(read)).toMatchObject({
+      reason: "circuit_open",
+      message: "The circuit breaker of agent_instance is open; next try in 10 s"
+    })
+    isWell = true
+    yield* TestClock.adjust("10 seconds")
+    expect(yield* read).toEqual(content)
+    isWell = false
+    // It starts again at none.
+    const again = yield* Effect.replicateEffect(Effect.either(read), 4)
+    expect(again.every(Either.isLeft)).toBe(true)
+    isWell = true
+    expect(yield* read).toEqual(content)
   })
 
-  it.effect("are distinguished from an unavailable platform, which blocks all calls", () =>
-    withInstances(
-      Stub.unreachable,
-      connectionFailure("connect", "agent platform", "ECONNREFUSED"),
-      platform =>
-        Effect.gen(function* () {
-          yield* within(
-            "2 seconds",
-            Effect.forEach(bad.slice(0, 3), id => connect(platform, id), together)
-          )
-          expect(yield* Effect.flip(platform.readFile("well", "a"))).toMatchObject({
-            reason: "circuit_open",
-            message: expect.stringContaining("agent_platform")
-          })
-        }),
-      Stub.unreachable
-    )
+  onPlatform(
+    "are distinguished from an unavailable platform, which blocks all calls",
+    {
+      answer: Stub.unreachable,
+      refusal: connectionFailure("connect", "agent platform", "ECONNREFUSED"),
+      elsewhere: Stub.unreachable
+    },
+    function* (platform) {
+      yield* within(
+        "2 seconds",
+        Effect.forEach(bad.slice(0, 3), id => connect(platform, id), together)
+      )
+      expect(yield* Effect.flip(platform.readFile("well", "a"))).toMatchObject({
+        reason: "circuit_open",
+        message: expect.stringContaining("agent_platform")
+      })
+    }
   )
 })
 
@@ -131,44 +132,31 @@ describe("a tenant's stops and creations that fail", () => {
     ["answer 500", Stub.status(500), { stop: 1, create: 1 }],
     ["hang", Stub.hanging, { stop: 5, create: 30 }]
   ] as const) {
-    it.effect(`do not block other stops when they ${what}`, () =>
-      withInstances(answer, refused(503), platform =>
-        Effect.gen(function* () {
-          yield* until(
-            limits.stop,
-            bad.map(id => platform.stop(id))
-          )
-          for (let call = 0; call < 10; call++) yield* platform.stop("well")
-        })
+    onPlatform(`do not block other stops when they ${what}`, { answer }, function* (platform) {
+      yield* until(
+        limits.stop,
+        bad.map(id => platform.stop(id))
       )
-    )
+      for (let call = 0; call < 10; call++) yield* platform.stop("well")
+    })
 
-    it.effect(`do not block other creations when creations ${what}`, () => {
-      const elsewhere: Answer = request =>
-        (request.headers["idempotency-key"]?.startsWith("bad") ? answer : Stub.status(201, { instanceId: "i" }))(
-          request
-        )
-      return withInstances(
-        answer,
-        refused(503),
-        platform =>
-          Effect.gen(function* () {
-            const create = (idempotencyKey: string, tenant: string, isBackground = false) =>
-              platform.create({ ...instance, idempotencyKey, tenant, isBackground })
-            yield* until(
-              limits.create,
-              bad.map(key => create(key, "evil"))
-            )
-            expect(yield* Effect.flip(create("bad", "evil"))).toMatchObject({ reason: "circuit_open" })
-            expect(yield* create("good", "honest")).toBe("i")
-            yield* until(
-              limits.create,
-              bad.map(key => create(key, "evil", true))
-            )
-            expect(yield* create("good", "honest", true)).toBe("i")
-          }),
-        elsewhere
+    const elsewhere: Answer = request =>
+      (request.headers["idempotency-key"]?.startsWith("bad") ? answer : Stub.status(201, { instanceId: "i" }))(request)
+
+    onPlatform(`do not block other creations when creations ${what}`, { answer, elsewhere }, function* (platform) {
+      const create = (idempotencyKey: string, tenant: string, isBackground = false) =>
+        platform.create({ ...instance, idempotencyKey, tenant, isBackground })
+      yield* until(
+        limits.create,
+        bad.map(key => create(key, "evil"))
       )
+      expect(yield* Effect.flip(create("bad", "evil"))).toMatchObject({ reason: "circuit_open" })
+      expect(yield* create("good", "honest")).toBe("i")
+      yield* until(
+        limits.create,
+        bad.map(key => create(key, "evil", true))
+      )
+      expect(yield* create("good", "honest", true)).toBe("i")
     })
   }
 
@@ -176,21 +164,17 @@ describe("a tenant's stops and creations that fail", () => {
   const createOf = (platform: typeof AgentPlatform.Service, agentType: string, tenant: string) =>
     platform.create({ ...instance, agentType, tenant })
 
-  it.effect("are distinguished from a platform that fails for all types, which blocks all calls", () =>
-    withInstances(
-      Stub.status(500),
-      refused(503),
-      platform =>
-        Effect.gen(function* () {
-          const tenants = ["a", "b", "c", "d", "e"]
-          yield* Effect.forEach(tenants, tenant => Effect.either(createOf(platform, `type of ${tenant}`, tenant)))
-          expect(yield* Effect.flip(platform.readFile("well", "a"))).toMatchObject({
-            reason: "circuit_open",
-            message: expect.stringContaining("agent_platform")
-          })
-        }),
-      Stub.status(500)
-    )
+  onPlatform(
+    "are distinguished from a platform that fails for all types, which blocks all calls",
+    { elsewhere: Stub.status(500) },
+    function* (platform) {
+      const tenants = ["a", "b", "c", "d", "e"]
+      yield* Effect.forEach(tenants, tenant => Effect.either(createOf(platform, `type of ${tenant}`, tenant)))
+      expect(yield* Effect.flip(platform.readFile("well", "a"))).toMatchObject({
+        reason: "circuit_open",
+        message: expect.stringContaining("agent_platform")
+      })
+    }
   )
 
   /** Answers creations of types with a prefix with an error. */
@@ -207,44 +191,34 @@ describe("a tenant's stops and creations that fail", () => {
     ["of one type for several tenants", 1, 6],
     ["of several types for one tenant", 6, 1]
   ] as const) {
-    it.effect(`${what} do not block others`, () =>
-      withInstances(
-        Stub.status(500),
-        refused(503),
-        platform =>
-          Effect.gen(function* () {
-            const names = Arr.makeBy(tenants, index => `tenant-${index}`)
-            const failed = Arr.makeBy(types, index => `broken-${index}`)
-            const calls = failed.flatMap(type => names.map(tenant => createOf(platform, type, tenant)))
-            for (let round = 0; round < 6; round++) yield* Effect.forEach(calls, Effect.either)
-            for (const tenant of [...names, "other"]) expect(yield* createOf(platform, "well", tenant)).toBe("i")
-          }),
-        failing("broken")
-      )
-    )
+    onPlatform(`${what} do not block others`, { elsewhere: failing("broken") }, function* (platform) {
+      const names = Arr.makeBy(tenants, index => `tenant-${index}`)
+      const failed = Arr.makeBy(types, index => `broken-${index}`)
+      const calls = failed.flatMap(type => names.map(tenant => createOf(platform, type, tenant)))
+      for (let round = 0; round < 6; round++) yield* Effect.forEach(calls, Effect.either)
+      for (const tenant of [...names, "other"]) expect(yield* createOf(platform, "well", tenant)).toBe("i")
+    })
   }
 
-  it.effect("for several tenants block the type for all tenants, until it works again", () => {
-    let broken = "broken"
-    return withInstances(
-      Stub.status(500),
-      refused(503),
-      platform =>
-        Effect.gen(function* () {
-          const create = (tenant: string) => createOf(platform, "broken", tenant)
-          for (let call = 0; call < 5; call++) yield* Effect.flip(create("a"))
-          expect(yield* Effect.flip(create("a"))).toMatchObject({ message: expect.stringContaining("agent_creation") })
-          yield* Effect.forEach(["b", "c", "d", "e"], tenant => Effect.flip(create(tenant)))
-          expect(yield* Effect.flip(create("f"))).toMatchObject({
-            reason: "circuit_open",
-            message: "The circuit breaker of agent_type is open; next try in 10 s"
-          })
-          broken = "none"
-          yield* TestClock.adjust("10 seconds")
-          expect(yield* create("f")).toBe("i")
-          expect(yield* create("a")).toBe("i")
-        }),
-      request => failing(broken)(request)
-    )
-  })
+  let broken = "broken"
+  const byType: Answer = request => failing(broken)(request)
+
+  onPlatform(
+    "for several tenants block the type for all, until it works again",
+    { elsewhere: byType },
+    function* (platform) {
+      const create = (tenant: string) => createOf(platform, "broken", tenant)
+      for (let call = 0; call < 5; call++) yield* Effect.flip(create("a"))
+      expect(yield* Effect.flip(create("a"))).toMatchObject({ message: expect.stringContaining("agent_creation") })
+      yield* Effect.forEach(["b", "c", "d", "e"], tenant => Effect.flip(create(tenant)))
+      expect(yield* Effect.flip(create("f"))).toMatchObject({
+        reason: "circuit_open",
+        message: "The circuit breaker of agent_type is open; next try in 10 s"
+      })
+      broken = "none"
+      yield* TestClock.adjust("10 seconds")
+      expect(yield* create("f")).toBe("i")
+      expect(yield* create("a")).toBe("i")
+    }
+  )
 })

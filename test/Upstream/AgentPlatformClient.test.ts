@@ -4,7 +4,7 @@ import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
 import { UpstreamFailure } from "../../src/Upstream/Resilience/UpstreamFailure.ts"
-import { finish, instance, settings, withPlatform } from "./Platform.ts"
+import { asked, finish, instance, settings, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
 describe("create", () => {
@@ -30,20 +30,18 @@ describe("create", () => {
     })
   )
 
-  it.effect("has another key for each call, or the caller's", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([Stub.status(201, { id: "i-2" })])
-      yield* withPlatform(stub, platform =>
-        Effect.gen(function* () {
-          expect(yield* platform.create(instance)).toBe("i-2")
-          yield* platform.create(instance)
-          yield* platform.create({ ...instance, idempotencyKey: "mine" })
-        })
-      )
+  asked(
+    "has another key for each call, or the caller's",
+    [Stub.status(201, { id: "i-2" })],
+    function* ({ platform, stub }) {
+      expect(yield* platform.create(instance)).toBe("i-2")
+      yield* platform.create(instance)
+      yield* platform.create({ ...instance, idempotencyKey: "mine" })
+
       const keys = stub.seen.map(({ headers }) => headers["idempotency-key"])
       expect(new Set(keys).size).toBe(3)
       expect(keys[2]).toBe("mine")
-    })
+    }
   )
 
   it.effect("says whether there may be an instance although it failed", () =>

@@ -4,7 +4,7 @@ import type { FileCallError } from "../../src/Upstream/AgentPlatform.ts"
 import * as FileCalls from "../../src/Upstream/FileCalls.ts"
 import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
-import { content, finish, withPlatform } from "./Platform.ts"
+import { asked, content, finish, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
 describe("file calls", () => {
@@ -45,48 +45,39 @@ describe("file calls", () => {
     })
   )
 
-  it.effect("refuse bad paths and numbers before any call", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([Stub.status(200, content)])
-      yield* withPlatform(stub, platform =>
-        Effect.gen(function* () {
-          const bad = [
-            "",
-            "/etc/passwd",
-            "a/../b",
-            "..",
-            "a\\..\\b",
-            "\\\\host\\share",
-            "C:\\x",
-            "a\0b",
-            "\ud800",
-            "a".repeat(2049)
-          ]
-          const calls = bad.flatMap(
-            (path): ReadonlyArray<Effect.Effect<unknown, FileCallError>> => [
-              platform.listFiles("i-1", { path }),
-              platform.readFile("i-1", path),
-              platform.fileHistory("i-1", path),
-              platform.fileAtIteration("i-1", path, 1)
-            ]
-          )
-          const more = [
-            platform.readFile("i-1", "."),
-            platform.fileAtIteration("i-1", "a", -1),
-            platform.fileAtIteration("i-1", "a", 1.5),
-            platform.listFiles("i-1", { depth: Number.NaN })
-          ]
-          for (const call of [...calls, ...more]) {
-            expect((yield* Effect.flip(call))._tag).toBe("InvalidFileRequest")
-          }
-          expect((yield* Effect.flip(platform.readFile("i-1", "a/../b"))).message).toBe(
-            'The file path holds a ".." segment'
-          )
-        })
-      )
-      expect(stub.seen).toHaveLength(0)
-    })
-  )
+  asked("refuse bad paths and numbers before any call", [Stub.status(200, content)], function* ({ platform, stub }) {
+    const bad = [
+      "",
+      "/etc/passwd",
+      "a/../b",
+      "..",
+      "a\\..\\b",
+      "\\\\host\\share",
+      "C:\\x",
+      "a\0b",
+      "\ud800",
+      "a".repeat(2049)
+    ]
+    const calls = bad.flatMap(
+      (path): ReadonlyArray<Effect.Effect<unknown, FileCallError>> => [
+        platform.listFiles("i-1", { path }),
+        platform.readFile("i-1", path),
+        platform.fileHistory("i-1", path),
+        platform.fileAtIteration("i-1", path, 1)
+      ]
+    )
+    const more = [
+      platform.readFile("i-1", "."),
+      platform.fileAtIteration("i-1", "a", -1),
+      platform.fileAtIteration("i-1", "a", 1.5),
+      platform.listFiles("i-1", { depth: Number.NaN })
+    ]
+    for (const call of [...calls, ...more]) {
+      expect((yield* Effect.flip(call))._tag).toBe("InvalidFileRequest")
+    }
+    expect((yield* Effect.flip(platform.readFile("i-1", "a/../b"))).message).toBe('The file path holds a ".." segment')
+    expect(stub.seen).toHaveLength(0)
+  })
 
   it("any path that is accepted comes out of its segment as it was, and stays one segment", () => {
     const path = fc.oneof(fc.string({ unit: codePoint }), fc.stringMatching(/^[a./\\%?#:]{0,8}$/))
@@ -130,49 +121,45 @@ describe("file calls", () => {
     })
   )
 
-  it.effect("take no answer longer than allowed, which opens no breaker", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([Stub.status(200, content, { "content-length": String(64 * 1024 * 1024) })])
-      yield* withPlatform(stub, platform =>
-        Effect.gen(function* () {
-          for (let i = 0; i < 10; i++) {
-            expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({ reason: "too_large" })
-          }
-        })
-      )
+  asked(
+    "take no answer longer than allowed, which opens no breaker",
+    [Stub.status(200, content, { "content-length": String(64 * 1024 * 1024) })],
+    function* ({ platform, stub }) {
+      for (let i = 0; i < 10; i++) {
+        expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({ reason: "too_large" })
+      }
+
       expect(stub.seen).toHaveLength(10)
       expect(stub.seen.every(({ isAborted }) => isAborted())).toBe(true)
-    })
+    }
   )
 
-  it.effect("take nothing but what a schema takes, and an open breaker sends nothing", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([
-        Stub.status(200, "not JSON"),
-        Stub.status(200, { content: 5 }),
-        Stub.status(200, ""),
-        Stub.status(204),
-        Stub.status(200, null),
-        Stub.status(500)
-      ])
-      yield* withPlatform(stub, platform =>
-        Effect.gen(function* () {
-          // The answer to one user's file does not block other users.
-          for (let i = 0; i < 5; i++) {
-            expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({ reason: "malformed" })
-          }
-          for (let i = 0; i < 5; i++) {
-            expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({ reason: "status" })
-          }
-          expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({
-            _tag: "AgentPlatformConnectionError",
-            reason: "circuit_open",
-            statusCode: 503
-          })
-        })
-      )
+  asked(
+    "take nothing but what a schema takes, and an open breaker sends nothing",
+    [
+      Stub.status(200, "not JSON"),
+      Stub.status(200, { content: 5 }),
+      Stub.status(200, ""),
+      Stub.status(204),
+      Stub.status(200, null),
+      Stub.status(500)
+    ],
+    function* ({ platform, stub }) {
+      // The answer to one user's file does not block other users.
+      for (let i = 0; i < 5; i++) {
+        expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({ reason: "malformed" })
+      }
+      for (let i = 0; i < 5; i++) {
+        expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({ reason: "status" })
+      }
+      expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({
+        _tag: "AgentPlatformConnectionError",
+        reason: "circuit_open",
+        statusCode: 503
+      })
+
       expect(stub.seen).toHaveLength(10)
-    })
+    }
   )
 
   it.effect("send the trace along while there is one, and nothing while tracing is off", () =>

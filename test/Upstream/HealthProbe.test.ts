@@ -1,5 +1,4 @@
 import { createServer } from "node:http"
-import type { AddressInfo } from "node:net"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Either, Fiber, Layer, Option, TestClock } from "effect"
@@ -7,7 +6,8 @@ import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
 import { until } from "../Kv/ChangeFeed/Harness.ts"
-import { finish, withPlatform } from "./Platform.ts"
+import { listening } from "../Listening.ts"
+import { asked, finish, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
 describe("probe", () => {
@@ -67,11 +67,7 @@ describe("probe", () => {
         response.writeHead(503, { "content-length": "100" })
         response.write("{")
       })
-      yield* Effect.acquireRelease(
-        Effect.async<void>(resume => void server.listen(0, "127.0.0.1", () => resume(Effect.void))),
-        () => Effect.sync(() => server.close().closeAllConnections())
-      )
-      const { port } = server.address() as AddressInfo
+      const port = yield* listening(server)
       const context = yield* Layer.build(
         AgentPlatformClient.layer({ url: Option.some(`http://127.0.0.1:${port}`), apiKey: Option.none() }).pipe(
           Layer.provide([NodeHttpClient.layerUndici, PlatformSocket.layer({})])
@@ -83,43 +79,33 @@ describe("probe", () => {
     })
   )
 
-  it.effect("is shared by callers within a second", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([Stub.late(500, Stub.status(200))])
-      yield* withPlatform(stub, ({ probe }) =>
-        Effect.gen(function* () {
-          for (const requests of [1, 2]) {
-            const probes = yield* Effect.fork(Effect.all([probe, probe], { concurrency: 2 }))
-            yield* TestClock.adjust("1 second")
-            expect((yield* Fiber.join(probes))[1]).toMatchObject({ value: { status: "ok", latencyMs: 500 } })
-            expect(stub.seen).toHaveLength(requests)
-          }
-        })
-      )
-    })
+  asked(
+    "is shared by callers within a second",
+    [Stub.late(500, Stub.status(200))],
+    function* ({ platform: { probe }, stub }) {
+      for (const requests of [1, 2]) {
+        const probes = yield* Effect.fork(Effect.all([probe, probe], { concurrency: 2 }))
+        yield* TestClock.adjust("1 second")
+        expect((yield* Fiber.join(probes))[1]).toMatchObject({ value: { status: "ok", latencyMs: 500 } })
+        expect(stub.seen).toHaveLength(requests)
+      }
+    }
   )
 
-  it.effect("goes past an open breaker and counts for nothing there", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([Stub.refused])
-      yield* withPlatform(stub, platform =>
-        Effect.gen(function* () {
-          const read = platform.readFile("i-1", "a")
-          for (let i = 0; i < 10; i++) {
-            yield* TestClock.adjust("1 second")
-            expect(yield* platform.probe).toMatchObject({ value: { status: "unhealthy" } })
-          }
-          // Ten failed probes have not opened it; five failed tries do.
-          expect(Either.getLeft(yield* finish(read))).toMatchObject({ value: { reason: "connection" } })
-          const second = yield* Effect.fork(Effect.either(read))
-          yield* TestClock.adjust("1 second")
-          expect(Either.getLeft(yield* Fiber.join(second))).toMatchObject({ value: { reason: "connection" } })
-          const sent = stub.seen.length
-          expect(yield* Effect.flip(read)).toMatchObject({ reason: "circuit_open" })
-          expect(yield* platform.probe).toMatchObject({ value: { status: "unhealthy" } })
-          expect(stub.seen).toHaveLength(sent + 1)
-        })
-      )
-    })
-  )
+  asked("goes past an open breaker and counts for nothing there", [Stub.refused], function* ({ platform, stub }) {
+    const read = platform.readFile("i-1", "a")
+    for (let i = 0; i < 10; i++) {
+      yield* TestClock.adjust("1 second")
+      expect(yield* platform.probe).toMatchObject({ value: { status: "unhealthy" } })
+    }
+    // Ten failed probes have not opened it; five failed tries do.
+    expect(Either.getLeft(yield* finish(read))).toMatchObject({ value: { reason: "connection" } })
+    const second = yield* Effect.fork(Effect.either(read))
+    yield* TestClock.adjust("1 second")
+    expect(Either.getLeft(yield* Fiber.join(second))).toMatchObject({ value: { reason: "connection" } })
+    const sent = stub.seen.length
+    expect(yield* Effect.flip(read)).toMatchObject({ reason: "circuit_open" })
+    expect(yield* platform.probe).toMatchObject({ value: { status: "unhealthy" } })
+    expect(stub.seen).toHaveLength(sent + 1)
+  })
 })

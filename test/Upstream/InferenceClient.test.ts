@@ -1,5 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import {
+  Array as Arr,
   Chunk,
   Clock,
   ConfigProvider,
@@ -15,7 +16,7 @@ import {
 } from "effect"
 import * as Inference from "../../src/Upstream/Inference.ts"
 import * as InferenceClient from "../../src/Upstream/InferenceClient.ts"
-import { bytes, events, plain, withInference } from "./InferenceFixture.ts"
+import { bytes, events, inferred, plain, withInference } from "./InferenceFixture.ts"
 import * as Stub from "./Stub.ts"
 
 describe("streaming generation", () => {
@@ -30,87 +31,53 @@ describe("streaming generation", () => {
       )
     )
 
-  it.effect("gives each piece as it comes", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([ticking(1000)])
-      const pieces = yield* Ref.make<ReadonlyArray<string>>([])
-      yield* withInference(stub, ({ generateStream }) =>
-        Effect.gen(function* () {
-          const fiber = yield* generateStream({ prompt: "hi" }).pipe(
-            Stream.runForEach(piece => Ref.update(pieces, all => [...all, piece])),
-            Effect.fork
-          )
-          yield* TestClock.adjust("2500 millis")
-          expect(yield* Ref.get(pieces)).toEqual(["1000 ", "2000 "])
-          yield* Fiber.interrupt(fiber)
-        })
-      )
-      expect(stub.seen[0]!.isAborted()).toBe(true)
-    })
-  )
+  inferred("gives each piece as it comes", [ticking(1000)], function* ({ generateStream, stub }) {
+    const pieces = yield* Ref.make<ReadonlyArray<string>>([])
+    const fiber = yield* generateStream({ prompt: "hi" }).pipe(
+      Stream.runForEach(piece => Ref.update(pieces, all => [...all, piece])),
+      Effect.fork
+    )
+    yield* TestClock.adjust("2500 millis")
+    expect(yield* Ref.get(pieces)).toEqual(["1000 ", "2000 "])
+    yield* Fiber.interrupt(fiber)
+    expect(stub.seen[0]!.isAborted()).toBe(true)
+  })
 
-  it.effect("is over after 120 s in all, however lively", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([ticking(7000)])
-      yield* withInference(stub, ({ generateStream }) =>
-        Effect.gen(function* () {
-          const count = yield* Ref.make(0)
-          const fiber = yield* generateStream({ prompt: "hi" }).pipe(
-            Stream.runForEach(() => Ref.update(count, n => n + 1)),
-            Effect.flip,
-            Effect.fork
-          )
-          yield* TestClock.adjust("119999 millis")
-          expect(yield* Fiber.poll(fiber)).toEqual(Option.none())
-          yield* TestClock.adjust("1 millis")
-          expect(yield* Fiber.join(fiber)).toMatchObject({ statusCode: 504, message: expect.stringContaining("2m") })
-          expect(yield* Ref.get(count)).toBe(17)
-        })
+  for (const [what, answer, pieces] of [
+    ["however lively", ticking(7000), 17],
+    ["without an answer", Stub.hanging, 0],
+    ["without a first piece", Stub.streaming("text/plain", Stream.never), 0]
+  ] as const) {
+    inferred(`is over after 120 s in all, ${what}`, [answer], function* ({ generateStream, stub }) {
+      const count = yield* Ref.make(0)
+      const fiber = yield* generateStream({ prompt: "hi" }).pipe(
+        Stream.runForEach(() => Ref.update(count, n => n + 1)),
+        Effect.flip,
+        Effect.fork
       )
+      yield* TestClock.adjust("119999 millis")
+      expect(yield* Fiber.poll(fiber)).toEqual(Option.none())
+      yield* TestClock.adjust("1 millis")
+      expect(yield* Fiber.join(fiber)).toMatchObject({ statusCode: 504, message: expect.stringContaining("2m") })
+      expect(yield* Ref.get(count)).toBe(pieces)
       expect(stub.seen).toHaveLength(1)
       expect(stub.seen[0]!.isAborted()).toBe(true)
     })
-  )
+  }
 
-  it.effect("is over after 120 s without an answer, and without a first piece", () =>
-    Effect.gen(function* () {
-      for (const answer of [Stub.hanging, Stub.streaming("text/plain", Stream.never)]) {
-        const stub = Stub.make([answer])
-        yield* withInference(stub, ({ generate }) =>
-          Effect.gen(function* () {
-            const fiber = yield* Effect.fork(Effect.flip(generate({ prompt: "hi" })))
-            yield* TestClock.adjust("119999 millis")
-            expect(yield* Fiber.poll(fiber)).toEqual(Option.none())
-            yield* TestClock.adjust("1 millis")
-            expect(yield* Fiber.join(fiber)).toMatchObject({ statusCode: 504 })
-          })
-        )
-        expect(stub.seen).toHaveLength(1)
-        expect(stub.seen[0]!.isAborted()).toBe(true)
-      }
-    })
-  )
-
-  it.effect("gives the request up after 120 s though the consumer asks for nothing more", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([ticking(1)])
-      yield* withInference(stub, ({ generateStream }) =>
-        Effect.gen(function* () {
-          const fiber = yield* generateStream({ prompt: "hi" }).pipe(
-            Stream.runForEach(() => Effect.sleep("1 hour")),
-            Effect.flip,
-            Effect.fork
-          )
-          yield* TestClock.adjust("119 seconds")
-          expect(stub.seen[0]!.isAborted()).toBe(false)
-          yield* TestClock.adjust("2 seconds")
-          expect(stub.seen[0]!.isAborted()).toBe(true)
-          yield* TestClock.adjust("1 hour")
-          expect(yield* Fiber.join(fiber)).toMatchObject({ statusCode: 504 })
-        })
-      )
-    })
-  )
+  inferred("gives the request up though nothing more is asked for", [ticking(1)], function* ({ generateStream, stub }) {
+    const fiber = yield* generateStream({ prompt: "hi" }).pipe(
+      Stream.runForEach(() => Effect.sleep("1 hour")),
+      Effect.flip,
+      Effect.fork
+    )
+    yield* TestClock.adjust("119 seconds")
+    expect(stub.seen[0]!.isAborted()).toBe(false)
+    yield* TestClock.adjust("2 seconds")
+    expect(stub.seen[0]!.isAborted()).toBe(true)
+    yield* TestClock.adjust("1 hour")
+    expect(yield* Fiber.join(fiber)).toMatchObject({ statusCode: 504 })
+  })
 
   it.effect("reads no further than the consumer does", () =>
     Effect.gen(function* () {
@@ -147,63 +114,47 @@ describe("streaming generation", () => {
 })
 
 describe("the breaker", () => {
-  it.effect("open, it fails with 503 at once and sends nothing; a success closes it", () =>
-    Effect.gen(function* () {
-      const down = Array.from({ length: 5 }, () => Stub.status(500))
-      const stub = Stub.make([Stub.status(500), ...down.slice(1), plain("ok")])
-      yield* withInference(stub, ({ generate, generateStream }) =>
-        Effect.gen(function* () {
-          const call = Effect.either(generate({ prompt: "hi" }))
-          for (let i = 0; i < 5; i++) yield* call
-          expect(Either.getLeft(yield* call)).toMatchObject({ value: { _tag: "InferenceError", statusCode: 503 } })
-          const stream = yield* Effect.flip(Stream.runDrain(generateStream({ prompt: "hi" })))
-          expect(stream.statusCode).toBe(503)
-          expect(stub.seen).toHaveLength(5)
-          yield* TestClock.adjust("10 seconds")
-          expect(yield* call).toEqual(Either.right("ok"))
-          expect(yield* call).toEqual(Either.right("ok"))
-        })
-      )
-    })
-  )
+  const down = Arr.replicate(Stub.status(500), 5)
 
-  it.effect("opens at streams that break off", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([events('data: {"text":"a"}\n\n')])
-      yield* withInference(stub, ({ generate }) =>
-        Effect.gen(function* () {
-          const call = Effect.either(generate({ prompt: "hi" }))
-          // Each counts as begun and as broken off: half of the calls fail.
-          for (let i = 0; i < 10; i++) expect(Either.getLeft(yield* call)).toMatchObject({ value: { statusCode: 502 } })
-          expect(Either.getLeft(yield* call)).toMatchObject({ value: { statusCode: 503 } })
-          expect(stub.seen).toHaveLength(10)
-        })
-      )
-    })
-  )
+  inferred("open, fails with 503 at once", [...down, plain("ok")], function* ({ generate, generateStream, stub }) {
+    const call = Effect.either(generate({ prompt: "hi" }))
+    for (let i = 0; i < 5; i++) yield* call
+    expect(Either.getLeft(yield* call)).toMatchObject({ value: { _tag: "InferenceError", statusCode: 503 } })
+    const stream = yield* Effect.flip(Stream.runDrain(generateStream({ prompt: "hi" })))
+    expect(stream.statusCode).toBe(503)
+    expect(stub.seen).toHaveLength(5)
+    yield* TestClock.adjust("10 seconds")
+    expect(yield* call).toEqual(Either.right("ok"))
+    expect(yield* call).toEqual(Either.right("ok"))
+  })
 
-  it.effect("stays closed at consumers who leave, before the first piece or after, and at slow ones", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([Stub.hanging, ...Array.from({ length: 29 }, () => Stub.hanging), plain("abc")])
-      yield* withInference(stub, ({ generateStream }) =>
-        Effect.gen(function* () {
-          const stream = generateStream({ prompt: "hi" })
-          for (let i = 0; i < 30; i++) {
-            const fiber = yield* Effect.fork(Stream.runDrain(stream))
-            yield* Effect.yieldNow()
-            yield* Effect.yieldNow()
-            yield* Fiber.interrupt(fiber)
-          }
-          for (let i = 0; i < 30; i++) expect(yield* Stream.runCollect(Stream.take(stream, 1))).toHaveLength(1)
-          for (let i = 0; i < 6; i++) {
-            const slow = yield* Effect.fork(Effect.exit(Stream.runForEach(stream, () => Effect.sleep("200 seconds"))))
-            yield* TestClock.adjust("600 seconds")
-            yield* Fiber.join(slow)
-          }
-          expect(yield* Stream.runCollect(stream)).toHaveLength(3)
-        })
-      )
-    })
+  inferred("opens at streams that break off", [events('data: {"text":"a"}\n\n')], function* ({ generate, stub }) {
+    const call = Effect.either(generate({ prompt: "hi" }))
+    // Each counts as begun and as broken off: half of the calls fail.
+    for (let i = 0; i < 10; i++) expect(Either.getLeft(yield* call)).toMatchObject({ value: { statusCode: 502 } })
+    expect(Either.getLeft(yield* call)).toMatchObject({ value: { statusCode: 503 } })
+    expect(stub.seen).toHaveLength(10)
+  })
+
+  inferred(
+    "stays closed at consumers who leave, before the first piece or after, and at slow ones",
+    [Stub.hanging, ...Array.from({ length: 29 }, () => Stub.hanging), plain("abc")],
+    function* ({ generateStream }) {
+      const stream = generateStream({ prompt: "hi" })
+      for (let i = 0; i < 30; i++) {
+        const fiber = yield* Effect.fork(Stream.runDrain(stream))
+        yield* Effect.yieldNow()
+        yield* Effect.yieldNow()
+        yield* Fiber.interrupt(fiber)
+      }
+      for (let i = 0; i < 30; i++) expect(yield* Stream.runCollect(Stream.take(stream, 1))).toHaveLength(1)
+      for (let i = 0; i < 6; i++) {
+        const slow = yield* Effect.fork(Effect.exit(Stream.runForEach(stream, () => Effect.sleep("200 seconds"))))
+        yield* TestClock.adjust("600 seconds")
+        yield* Fiber.join(slow)
+      }
+      expect(yield* Stream.runCollect(stream)).toHaveLength(3)
+    }
   )
 })
 

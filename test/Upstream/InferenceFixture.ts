@@ -1,7 +1,9 @@
 /** Inference clients over a stub, and bodies of their answers. */
-import { Effect, Layer, Option, Redacted, Stream } from "effect"
+import { it } from "@effect/vitest"
+import { Context, Effect, Layer, Option, Redacted, Stream } from "effect"
 import * as Inference from "../../src/Upstream/Inference.ts"
 import * as InferenceClient from "../../src/Upstream/InferenceClient.ts"
+import { given } from "../Given.ts"
 import * as Stub from "./Stub.ts"
 
 const settings: Inference.Settings = { url: "http://inference.test", apiKey: Option.some(Redacted.make("key")) }
@@ -14,6 +16,17 @@ export const withInference = <A, E>(
   Effect.flatMap(Inference.Inference, use).pipe(
     Effect.provide(Layer.provide(InferenceClient.layer(options), stub.layer))
   )
+
+type Answers = Parameters<typeof Stub.make>[0]
+
+/** Tests of a client whose requests get these answers. */
+export const inferred = given(it.scoped, (answers: Answers = [Stub.refused]) =>
+  Effect.gen(function* () {
+    const stub = Stub.make(answers)
+    const context = yield* Layer.build(Layer.provide(InferenceClient.layer(settings), stub.layer))
+    return { stub, ...Context.get(context, Inference.Inference) }
+  })
+)
 
 export const generate = (stub: ReturnType<typeof Stub.make>) =>
   withInference(stub, inference => Effect.either(inference.generate({ prompt: "hi" })))

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Chunk, Effect, Exit, Fiber, Logger, Option, Scope, Stream, TestClock } from "effect"
 import type { InstanceConnection } from "../../src/Upstream/AgentPlatform.ts"
-import { collect, gone, makePlatform, message } from "./InstanceConnection/Fixture.ts"
+import { collect, gone, makePlatform, message, read } from "./InstanceConnection/Fixture.ts"
 import { stateOf } from "./Platform.ts"
 
 const watch = <E>(connection: InstanceConnection<E>) =>
@@ -28,26 +28,21 @@ describe("InstanceConnection", () => {
     })
   )
 
-  it.scoped("resumes after the last event with an id when the socket drops", () =>
-    Effect.gen(function* () {
-      const { connect, peers, tries } = makePlatform("open")
-      const connection = yield* connect()
-      const { ids } = yield* collect(connection)
-      peers[0]!.emit({ type: "a", id: "e1" }, { type: "b", id: "e2" }, { type: "c" })
-      peers[0]!.drop()
-      yield* TestClock.adjust(0)
-      expect(yield* ids).toEqual(["e1", "e2", undefined])
-      yield* TestClock.adjust("200 millis")
-      expect(peers).toHaveLength(2)
-      expect(peers[1]!.after).toBe("e2")
-      expect(tries).toEqual([{ again: false }, { again: true }])
-      expect(peers[0]!.isReleased()).toBe(true)
-      // A platform that repeats the event that it was to resume after is tolerated.
-      peers[1]!.emit({ type: "b", id: "e2" }, { type: "d", id: "e3" })
-      yield* TestClock.adjust(0)
-      expect(yield* ids).toEqual(["e1", "e2", undefined, "e3"])
-    })
-  )
+  read("resumes after the last event with an id when the socket drops", function* ({ ids, peers, tries }) {
+    peers[0]!.emit({ type: "a", id: "e1" }, { type: "b", id: "e2" }, { type: "c" })
+    peers[0]!.drop()
+    yield* TestClock.adjust(0)
+    expect(yield* ids).toEqual(["e1", "e2", undefined])
+    yield* TestClock.adjust("200 millis")
+    expect(peers).toHaveLength(2)
+    expect(peers[1]!.after).toBe("e2")
+    expect(tries).toEqual([{ again: false }, { again: true }])
+    expect(peers[0]!.isReleased()).toBe(true)
+    // A platform that repeats the event that it was to resume after is tolerated.
+    peers[1]!.emit({ type: "b", id: "e2" }, { type: "d", id: "e3" })
+    yield* TestClock.adjust(0)
+    expect(yield* ids).toEqual(["e1", "e2", undefined, "e3"])
+  })
 
   it.scoped("logs what becomes of it as its own affair, not as that of the request that made it", () =>
     Effect.gen(function* () {
@@ -69,11 +64,10 @@ describe("InstanceConnection", () => {
     })
   )
 
-  it.scoped("shows its state, and ends when the instance is gone", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open", "open", gone)
-      const connection = yield* connect()
-      const { fiber } = yield* collect(connection)
+  read(
+    "shows its state, and ends when the instance is gone",
+    ["open", "open", gone],
+    function* ({ connection, fiber, peers }) {
       const states = yield* watch(connection)
       peers[0]!.drop()
       yield* TestClock.adjust("200 millis")
@@ -85,15 +79,13 @@ describe("InstanceConnection", () => {
       expect(yield* stateOf(connection)).toBe("closed")
       expect(Chunk.toReadonlyArray(yield* Stream.runCollect(connection.states))).toEqual(["closed"])
       expect(yield* Effect.flip(connection.send(message))).toMatchObject({ reason: "connection" })
-    })
+    }
   )
 
   for (const type of ["instance.stopped", "instance.failed"]) {
-    it.scoped(`closes the socket that the platform leaves open after ${type}`, () =>
-      Effect.gen(function* () {
-        const { connect, peers, tries } = makePlatform("open")
-        const connection = yield* connect()
-        const { fiber, ids } = yield* collect(connection)
+    read(
+      `closes the socket that the platform leaves open after ${type}`,
+      function* ({ connection, fiber, ids, peers, tries }) {
         peers[0]!.emit({ type, id: "e9" }, { type: "a", id: "e10" })
         yield* TestClock.adjust("1 second")
         expect(yield* Fiber.poll(fiber)).not.toEqual(Option.none())
@@ -101,33 +93,27 @@ describe("InstanceConnection", () => {
         expect(yield* stateOf(connection)).toBe("closed")
         expect(peers[0]!.isReleased()).toBe(true)
         expect(tries).toHaveLength(1)
-      })
+      }
     )
   }
 
-  it.scoped("ends without dialling again if the socket drops after the last event", () =>
-    Effect.gen(function* () {
-      const { connect, peers, tries } = makePlatform("open")
-      const { fiber, ids } = yield* Effect.flatMap(connect(), collect)
+  read(
+    "ends without dialling again if the socket drops after the last event",
+    function* ({ fiber, ids, peers, tries }) {
       peers[0]!.emit({ type: "instance.stopped", id: "e9" })
       peers[0]!.drop()
       yield* Fiber.join(fiber)
       expect(yield* ids).toEqual(["e9"])
       yield* TestClock.adjust("1 hour")
       expect(tries).toHaveLength(1)
-    })
+    }
   )
 
-  it.scoped("skips frames that are no events", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open")
-      const connection = yield* connect()
-      const { ids } = yield* collect(connection)
-      peers[0]!.emit("{", "[]", { type: "" }, { id: "no type" }, { type: "a", id: "e1" })
-      yield* TestClock.adjust(0)
-      expect(yield* ids).toEqual(["e1"])
-    })
-  )
+  read("skips frames that are no events", function* ({ ids, peers }) {
+    peers[0]!.emit("{", "[]", { type: "" }, { id: "no type" }, { type: "a", id: "e1" })
+    yield* TestClock.adjust(0)
+    expect(yield* ids).toEqual(["e1"])
+  })
 
   it.effect("lets everything go with its scope, and says so to its watchers", () =>
     Effect.gen(function* () {

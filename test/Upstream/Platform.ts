@@ -1,4 +1,5 @@
-import { Chunk, Effect, Fiber, Layer, Option, Redacted, Stream, TestClock } from "effect"
+import { it } from "@effect/vitest"
+import { Chunk, Context, Effect, Fiber, Layer, Option, Redacted, Stream, TestClock } from "effect"
 import {
   AgentPlatform,
   type ConnectionState,
@@ -8,7 +9,8 @@ import {
 import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
 import type { PlatformEvent } from "../../src/Upstream/PlatformEvent.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
-import type * as Stub from "./Stub.ts"
+import { given } from "../Given.ts"
+import * as Stub from "./Stub.ts"
 
 /** The platform's address, with a path, and its key. */
 export const settings = { url: Option.some("http://platform.test/base"), apiKey: Option.some(Redacted.make("key")) }
@@ -23,6 +25,18 @@ export const withPlatform = <A, E>(
     Effect.provide(AgentPlatformClient.layer(options)),
     Effect.provide(Layer.merge(stub.layer, PlatformSocket.layer({})))
   )
+
+type Answers = Parameters<typeof Stub.make>[0]
+
+/** Tests of a client whose requests get these answers. */
+export const asked = given(it.scoped, (answers: Answers = [Stub.refused]) =>
+  Effect.gen(function* () {
+    const stub = Stub.make(answers)
+    const layers = Layer.merge(stub.layer, PlatformSocket.layer({}))
+    const context = yield* Layer.build(Layer.provide(AgentPlatformClient.layer(settings), layers))
+    return { stub, platform: Context.get(context, AgentPlatform) }
+  })
+)
 
 /** A request for an instance. */
 export const instance = {

@@ -1,5 +1,5 @@
-import { createServer, type Server } from "node:http"
-import { type AddressInfo, createServer as createTcpServer, type Server as TcpServer } from "node:net"
+import { createServer } from "node:http"
+import { createServer as createTcpServer } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Option, Scope, TestClock } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
@@ -7,20 +7,10 @@ import { breathe } from "../../src/Simulator/Testing/Time.ts"
 import { OversizedFrame } from "../../src/Upstream/PlatformEvent.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
 import { collected, socketsMade } from "../Garbage.ts"
+import { listening } from "../Listening.ts"
 
-const listen = <S extends Server | TcpServer>(server: S) =>
-  Effect.acquireRelease(
-    Effect.async<string>(resume => {
-      server.listen(0, "127.0.0.1", () =>
-        resume(Effect.succeed(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`))
-      )
-    }),
-    () =>
-      Effect.async<void>(resume => {
-        server.close(() => resume(Effect.void))
-        if ("closeAllConnections" in server) server.closeAllConnections()
-      })
-  )
+const listen = (server: Parameters<typeof listening>[0]) =>
+  Effect.map(listening(server), port => `ws://127.0.0.1:${port}`)
 
 /** A server with a given behavior for each WebSocket. */
 const webSockets = (onSocket: (socket: WebSocket) => void) =>

@@ -1,5 +1,4 @@
 import { createServer } from "node:http"
-import type { AddressInfo } from "node:net"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import type * as HttpClient from "@effect/platform/HttpClient"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
@@ -9,32 +8,43 @@ import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import { Inference } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
+import { given } from "../Given.ts"
+import { listening } from "../Listening.ts"
 import { eventsOf, stateOf } from "./Platform.ts"
 
 const secret = Redacted.make("secret")
 
-/** A simulator and clients for it, until the scope ends. */
-const start = (
-  options: Simulator.Options = {},
+/** Clients of an agent platform and of an inference service, without a key unless it is given. */
+const clientsAt = (
+  platformUrl: Option.Option<string>,
+  inferenceUrl: string,
+  apiKey: Option.Option<Redacted.Redacted> = Option.none(),
   client: Layer.Layer<HttpClient.HttpClient> = NodeHttpClient.layerUndici
 ) =>
-  Effect.gen(function* () {
-    const simulator = yield* Simulator.make({ platformKey: secret, inferenceKey: secret, seed: "seed", ...options })
-    const context = yield* Layer.build(
-      Layer.provide(
-        UpstreamClients.layer({
-          agentPlatform: { url: Option.some(simulator.platformUrl), apiKey: Option.some(secret) },
-          inference: { url: simulator.inferenceUrl, apiKey: Option.some(secret) }
-        }),
-        client
-      )
+  Layer.build(
+    Layer.provide(
+      UpstreamClients.layer({
+        agentPlatform: { url: platformUrl, apiKey },
+        inference: { url: inferenceUrl, apiKey }
+      }),
+      client
     )
-    return {
-      simulator,
+  ).pipe(
+    Effect.map(context => ({
       platform: Context.get(context, AgentPlatform),
       inference: Context.get(context, Inference)
-    }
+    }))
+  )
+
+/** A simulator and clients for it, until the scope ends. */
+const start = (options: Simulator.Options = {}, client?: Layer.Layer<HttpClient.HttpClient>) =>
+  Effect.gen(function* () {
+    const simulator = yield* Simulator.make({ platformKey: secret, inferenceKey: secret, seed: "seed", ...options })
+    const { inferenceUrl, platformUrl } = simulator
+    return { simulator, ...(yield* clientsAt(Option.some(platformUrl), inferenceUrl, Option.some(secret), client)) }
   })
+
+const simulated = given(it.scopedLive, (options?: Simulator.Options) => start(options))
 
 const instance = { agentType: "coder", deployment: {}, secrets: { TOKEN: secret }, environment: {} }
 
@@ -109,16 +119,7 @@ for (const [name, client] of Object.entries(clients)) {
           response.once("close", () => request.socket.destroy())
           response.writeHead(200, { "content-type": "application/json", connection: "keep-alive" }).end("[]")
         })
-        const context = yield* Layer.build(
-          Layer.provide(
-            UpstreamClients.layer({
-              agentPlatform: { url: Option.some(url), apiKey: Option.none() },
-              inference: { url, apiKey: Option.none() }
-            }),
-            client
-          )
-        )
-        const platform = Context.get(context, AgentPlatform)
+        const { platform } = yield* clientsAt(Option.some(url), url, undefined, client)
         for (let call = 0; call < 20; call++) expect(yield* platform.listFiles("i-1", {})).toEqual([])
         expect(calls).toBeGreaterThanOrEqual(20)
       })
@@ -159,41 +160,38 @@ describe("faults over real sockets", () => {
 })
 
 describe("connections to instances over real sockets", () => {
-  it.scopedLive("miss nothing and see nothing twice through any number of drops", () =>
-    Effect.gen(function* () {
-      const { platform, simulator } = yield* start()
-      const id = yield* platform.create(instance)
-      yield* simulator.inject({ operation: "connect", times: 10, fault: { kind: "drop", after: 7 } })
-      const connection = yield* platform.connect(id)
-      const states = yield* Effect.fork(
-        Stream.runCollect(Stream.takeUntil(connection.states, is => is === "reconnecting"))
-      )
-      yield* connection.send({ type: "message", content: "/long 100", turnId: "t-1" })
-      const ids = yield* eventsOf(connection).pipe(
-        Stream.takeUntil(({ type }) => type === "turn.completed"),
-        Stream.map(({ id }) => id),
-        Stream.runCollect,
-        Effect.map(Chunk.toReadonlyArray)
-      )
-      expect(new Set(ids).size).toBe(ids.length)
-      const again = yield* platform.connect(id)
-      const all = yield* eventsOf(again).pipe(
-        Stream.take(ids.length),
-        Stream.map(({ id }) => id),
-        Stream.runCollect,
-        Effect.map(Chunk.toReadonlyArray)
-      )
-      expect(ids).toEqual(all)
-      expect(ids.length).toBeGreaterThan(70)
-      expect(Chunk.toReadonlyArray(yield* Fiber.join(states))).toEqual(["connected", "reconnecting"])
-      const resumed = yield* platform.connect(id, { after: ids[4] })
-      expect(yield* Stream.runHead(eventsOf(resumed))).toMatchObject({ value: { id: ids[5] } })
-    })
-  )
+  simulated("miss nothing and see nothing twice through any number of drops", function* ({ platform, simulator }) {
+    const id = yield* platform.create(instance)
+    yield* simulator.inject({ operation: "connect", times: 10, fault: { kind: "drop", after: 7 } })
+    const connection = yield* platform.connect(id)
+    const states = yield* Effect.fork(
+      Stream.runCollect(Stream.takeUntil(connection.states, is => is === "reconnecting"))
+    )
+    yield* connection.send({ type: "message", content: "/long 100", turnId: "t-1" })
+    const ids = yield* eventsOf(connection).pipe(
+      Stream.takeUntil(({ type }) => type === "turn.completed"),
+      Stream.map(({ id }) => id),
+      Stream.runCollect,
+      Effect.map(Chunk.toReadonlyArray)
+    )
+    expect(new Set(ids).size).toBe(ids.length)
+    const again = yield* platform.connect(id)
+    const all = yield* eventsOf(again).pipe(
+      Stream.take(ids.length),
+      Stream.map(({ id }) => id),
+      Stream.runCollect,
+      Effect.map(Chunk.toReadonlyArray)
+    )
+    expect(ids).toEqual(all)
+    expect(ids.length).toBeGreaterThan(70)
+    expect(Chunk.toReadonlyArray(yield* Fiber.join(states))).toEqual(["connected", "reconnecting"])
+    const resumed = yield* platform.connect(id, { after: ids[4] })
+    expect(yield* Stream.runHead(eventsOf(resumed))).toMatchObject({ value: { id: ids[5] } })
+  })
 
-  it.scopedLive("end when the instance is reclaimed, and fail where there is none or no credential", () =>
-    Effect.gen(function* () {
-      const { platform, simulator } = yield* start()
+  simulated(
+    "end when the instance is reclaimed, and fail where there is none or no credential",
+    function* ({ platform, simulator }) {
       const id = yield* platform.create(instance)
       const connection = yield* platform.connect(id)
       const fiber = yield* Effect.fork(Stream.runDrain(eventsOf(connection)))
@@ -205,24 +203,15 @@ describe("connections to instances over real sockets", () => {
         operation: "connect"
       })
       expect(yield* Effect.flip(Effect.scoped(platform.connect("nobody")))).toMatchObject({ statusCode: 404 })
-      const strangers = yield* Layer.build(
-        Layer.provide(
-          UpstreamClients.layer({
-            agentPlatform: { url: Option.some(simulator.platformUrl), apiKey: Option.none() },
-            inference: { url: simulator.inferenceUrl, apiKey: Option.none() }
-          }),
-          NodeHttpClient.layerUndici
-        )
-      )
-      expect(yield* Effect.flip(Effect.scoped(Context.get(strangers, AgentPlatform).connect(id)))).toMatchObject({
-        statusCode: 401
-      })
-    })
+      const strangers = yield* clientsAt(Option.some(simulator.platformUrl), simulator.inferenceUrl)
+      expect(yield* Effect.flip(Effect.scoped(strangers.platform.connect(id)))).toMatchObject({ statusCode: 401 })
+    }
   )
 
-  it.scopedLive("hold back a platform that is faster than the consumer", () =>
-    Effect.gen(function* () {
-      const { platform, simulator } = yield* start({ limits: { history: 100_000, stall: "1 minute" } })
+  simulated(
+    "hold back a platform that is faster than the consumer",
+    { limits: { history: 100_000, stall: "1 minute" } },
+    function* ({ platform, simulator }) {
       const id = yield* platform.create(instance)
       const connection = yield* platform.connect(id)
       const big = "x".repeat(100_000)
@@ -234,33 +223,15 @@ describe("connections to instances over real sockets", () => {
         Stream.runCollect
       )
       expect(Chunk.toReadonlyArray(numbers)).toEqual(Arr.range(1, 500))
-    })
+    }
   )
 })
 
 const serve = (handler: Parameters<typeof createServer>[1] & {}) =>
-  Effect.acquireRelease(
-    Effect.async<ReturnType<typeof createServer>>(resume => {
-      const server = createServer(handler)
-      server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
-    }),
-    server =>
-      Effect.async<void>(resume => {
-        server.close(() => resume(Effect.void))
-        server.closeAllConnections()
-      })
-  ).pipe(Effect.map(server => `http://127.0.0.1:${(server.address() as AddressInfo).port}`))
+  Effect.map(listening(createServer(handler)), port => `http://127.0.0.1:${port}`)
 
 const inferenceAt = (url: string, client: Layer.Layer<HttpClient.HttpClient>) =>
-  Layer.build(
-    Layer.provide(
-      UpstreamClients.layer({
-        agentPlatform: { url: Option.none(), apiKey: Option.none() },
-        inference: { url, apiKey: Option.some(secret) }
-      }),
-      client
-    )
-  ).pipe(Effect.map(Context.get(Inference)))
+  Effect.map(clientsAt(Option.none(), url, Option.some(secret), client), ({ inference }) => inference)
 
 const until = (condition: () => boolean) =>
   Effect.suspend(() => (condition() ? Effect.void : Effect.fail("not yet"))).pipe(

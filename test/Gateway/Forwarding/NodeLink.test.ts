@@ -1,6 +1,6 @@
 /** The connection between two nodes, over real sockets: commands, sessions, answers and failures. */
 import { createServer } from "node:https"
-import { type AddressInfo, connect } from "node:net"
+import { connect } from "node:net"
 import { connect as tlsConnect } from "node:tls"
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Duration, Effect, Equal, Option, Queue, Redacted, Tracer } from "effect"
@@ -10,6 +10,7 @@ import * as Security from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import { formatAddress, parseAddress } from "../../../src/Gateway/Forwarding/Settings.ts"
 import { SessionElsewhere } from "../../../src/Gateway/SessionEvents.ts"
 import { type Caller, SessionConflict, SessionsBusy, type TransferredSession } from "../../../src/Gateway/Sessions.ts"
+import { listening } from "../../Listening.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { command, failureOf, owner, quick, secret, server, unused } from "./Fixture.ts"
 
@@ -184,16 +185,7 @@ describe("the link between nodes", () => {
           else response.writeHead(answer.status).end("no command")
         })
       })
-      const port = yield* Effect.acquireRelease(
-        Effect.async<number>(resume => {
-          stub.listen(0, "127.0.0.1", () => resume(Effect.succeed((stub.address() as AddressInfo).port)))
-        }),
-        () =>
-          Effect.sync(() => {
-            stub.close()
-            stub.closeAllConnections()
-          })
-      )
+      const port = yield* listening(stub)
       const link = yield* NodeClient.make(secret)
       const send = failureOf(link.send(owner(`127.0.0.1:${port}`), command("x")))
       for (const status of [400, 404, 411, 413, 503]) {

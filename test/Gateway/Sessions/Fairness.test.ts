@@ -1,41 +1,37 @@
 /** Requests of one tenant next to those of others. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Array as Arr, Effect, Fiber, TestClock } from "effect"
 import type { Caller } from "../../../src/Gateway/Sessions.ts"
-import { alice, make, mallory } from "../Fixture.ts"
+import { alice, bare, mallory, timedBare } from "../Fixture.ts"
 
 describe("Lists of sessions", () => {
-  it.scopedLive("of one tenant do not delay another tenant's", () =>
-    Effect.gen(function* () {
-      const { start } = yield* make()
-      const { sessions } = yield* start
-      yield* sessions.create(alice, { agentType: "echo" })
-      yield* sessions.create(mallory, { agentType: "echo" })
-      const asked = 200
-      let begun = 0
-      let answered = 0
-      const one = Effect.gen(function* () {
-        begun++
-        yield* sessions.list(mallory)
-        answered++
-      })
-      const storm = yield* Effect.fork(
-        Effect.forEach(Arr.range(1, asked), () => one, { concurrency: "unbounded", discard: true })
-      )
-      while (begun < asked) yield* Effect.yieldNow()
-      expect((yield* sessions.list(alice)).sessions).toHaveLength(1)
-      expect(answered).toBeLessThan(20)
-      yield* Fiber.join(storm)
-      expect(answered).toBe(asked)
+  bare("of one tenant do not delay another tenant's", function* ({ sessions }) {
+    yield* sessions.create(alice, { agentType: "echo" })
+    yield* sessions.create(mallory, { agentType: "echo" })
+    const asked = 200
+    let begun = 0
+    let answered = 0
+    const one = Effect.gen(function* () {
+      begun++
+      yield* sessions.list(mallory)
+      answered++
     })
-  )
+    const storm = yield* Effect.fork(
+      Effect.forEach(Arr.range(1, asked), () => one, { concurrency: "unbounded", discard: true })
+    )
+    while (begun < asked) yield* Effect.yieldNow()
+    expect((yield* sessions.list(alice)).sessions).toHaveLength(1)
+    expect(answered).toBeLessThan(20)
+    yield* Fiber.join(storm)
+    expect(answered).toBe(asked)
+  })
 })
 
 describe("Sessions in memory", () => {
-  it.scoped("are not stopped for another tenant's session while another node has subscribers to them", () =>
-    Effect.gen(function* () {
-      const { start } = yield* make({ settings: { inMemory: 3 } })
-      const { sessions } = yield* start
+  timedBare(
+    "are not stopped for another tenant's session while another node has subscribers to them",
+    { settings: { inMemory: 3 } },
+    function* ({ sessions }) {
       const begin = (caller: Caller) =>
         Effect.gen(function* () {
           const { id } = yield* sessions.create(caller, { agentType: "echo" })
@@ -56,6 +52,6 @@ describe("Sessions in memory", () => {
       yield* TestClock.adjust("10 minutes")
       yield* begin({ tenant: "third", actor: "bob" })
       expect(yield* activeOf(mallory)).toEqual([last])
-    })
+    }
   )
 })

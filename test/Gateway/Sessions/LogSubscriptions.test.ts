@@ -9,6 +9,7 @@ import type { Entity } from "../../../src/Gateway/Sessions/Entity.ts"
 import type { SessionRecord } from "../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import * as LogSubscriptions from "../../../src/Gateway/Sessions/SessionSubscriptions.ts"
 import type { Frame } from "../../../src/Gateway/Sessions.ts"
+import { given } from "../../Given.ts"
 import { alice, breathe } from "../Fixture.ts"
 
 const id = "0".repeat(36)
@@ -128,43 +129,46 @@ const make = Effect.gen(function* () {
   }
 })
 
+const test = given(it.scoped, () => make)
+
 const quiet = Logger.remove(Logger.defaultLogger)
 
 describe("LogSubscriptions", () => {
-  it.scoped("a history that has lost events which subscribers were given ends their subscriptions", () =>
-    Effect.gen(function* () {
-      const { change, subscribe } = yield* make
-      yield* change({ head: 95 })
-      const { seqs, state } = yield* subscribe()
-      yield* change({ head: 100 })
-      expect(seqs).toEqual([96, 97, 98, 99, 100])
-      yield* change({ head: 95 })
-      expect(state.lost).toBe(1)
-      yield* change({ head: 101 })
-      expect(seqs).toHaveLength(5)
-      // The next one reads what there is now.
-      const again = yield* subscribe()
-      expect(again.subscription.headSeq).toBe(101)
-      yield* change({ head: 102 })
-      expect(again.seqs).toEqual([102])
-    })
-  )
+  test("a history that has lost events which subscribers were given ends their subscriptions", function* ({
+    change,
+    subscribe
+  }) {
+    yield* change({ head: 95 })
+    const { seqs, state } = yield* subscribe()
+    yield* change({ head: 100 })
+    expect(seqs).toEqual([96, 97, 98, 99, 100])
+    yield* change({ head: 95 })
+    expect(state.lost).toBe(1)
+    yield* change({ head: 101 })
+    expect(seqs).toHaveLength(5)
+    // The next one reads what there is now.
+    const again = yield* subscribe()
+    expect(again.subscription.headSeq).toBe(101)
+    yield* change({ head: 102 })
+    expect(again.seqs).toEqual([102])
+  })
 
-  it.scoped("missed events are read from the history that was subscribed to, and from no other", () =>
-    Effect.gen(function* () {
-      const { change, replace, subscribe } = yield* make
-      yield* change({ head: 10 })
-      const { state, subscription } = yield* subscribe()
-      expect((yield* subscription.read(0, 5)).frames.map(({ seq }) => seq)).toEqual([1, 2, 3, 4, 5])
-      // Before the node learns of it by a wake-up.
-      replace({ epoch: "e2", head: 20 })
-      expect((yield* subscription.read(5, 5)).frames).toEqual([])
-      expect(state.lost).toBe(1)
-      const next = yield* subscribe()
-      yield* change({ head: 21 })
-      expect([next.seqs, next.state.lost]).toEqual([[21], 0])
-    })
-  )
+  test("missed events are read from the history that was subscribed to, and from no other", function* ({
+    change,
+    replace,
+    subscribe
+  }) {
+    yield* change({ head: 10 })
+    const { state, subscription } = yield* subscribe()
+    expect((yield* subscription.read(0, 5)).frames.map(({ seq }) => seq)).toEqual([1, 2, 3, 4, 5])
+    // Before the node learns of it by a wake-up.
+    replace({ epoch: "e2", head: 20 })
+    expect((yield* subscription.read(5, 5)).frames).toEqual([])
+    expect(state.lost).toBe(1)
+    const next = yield* subscribe()
+    yield* change({ head: 21 })
+    expect([next.seqs, next.state.lost]).toEqual([[21], 0])
+  })
 
   it.scoped("a subscriber that throws is ended, and the others continue", () =>
     Effect.gen(function* () {
@@ -194,37 +198,42 @@ describe("LogSubscriptions", () => {
     }).pipe(Effect.provide(quiet))
   )
 
-  it.scoped("the owner of a session is notified of its subscribers here, at once and then regularly", () =>
-    Effect.gen(function* () {
-      const { change, moveTo, sent, subscribe, watched } = yield* make
-      moveTo(Option.some({ node: "other", address: "other:1" }))
-      const subscription = yield* Scope.make()
-      yield* Scope.extend(subscribe(), subscription)
-      yield* change({})
-      expect(sent).toMatchObject([
-        { node: "other", hasSubscribers: true, request: { type: "get_session", sessionId: id } }
-      ])
-      yield* TestClock.adjust("10 minutes")
-      expect(sent).toHaveLength(3)
-      expect(watched()).toBe(1)
-      yield* Scope.close(subscription, Exit.void)
-      expect(watched()).toBe(0)
-      yield* TestClock.adjust("10 minutes")
-      expect(sent).toHaveLength(3)
-    })
-  )
+  test("the owner of a session is notified of its subscribers here, at once and then regularly", function* ({
+    change,
+    moveTo,
+    sent,
+    subscribe,
+    watched
+  }) {
+    moveTo(Option.some({ node: "other", address: "other:1" }))
+    const subscription = yield* Scope.make()
+    yield* Scope.extend(subscribe(), subscription)
+    yield* change({})
+    expect(sent).toMatchObject([
+      { node: "other", hasSubscribers: true, request: { type: "get_session", sessionId: id } }
+    ])
+    yield* TestClock.adjust("10 minutes")
+    expect(sent).toHaveLength(3)
+    expect(watched()).toBe(1)
+    yield* Scope.close(subscription, Exit.void)
+    expect(watched()).toBe(0)
+    yield* TestClock.adjust("10 minutes")
+    expect(sent).toHaveLength(3)
+  })
 
-  it.scoped("a session that came to this node is followed by its subscribers here", () =>
-    Effect.gen(function* () {
-      const { change, followed, moveTo, subscribe } = yield* make
-      moveTo(Option.some({ node: "other", address: null }))
-      yield* subscribe()
-      yield* change({})
-      yield* TestClock.adjust("10 minutes")
-      expect(followed).toEqual([])
-      moveTo(Option.none())
-      yield* TestClock.adjust("15 minutes")
-      expect(followed).toEqual(Array(3).fill(`${alice.tenant}/${id}`))
-    })
-  )
+  test("a session that came to this node is followed by its subscribers here", function* ({
+    change,
+    followed,
+    moveTo,
+    subscribe
+  }) {
+    moveTo(Option.some({ node: "other", address: null }))
+    yield* subscribe()
+    yield* change({})
+    yield* TestClock.adjust("10 minutes")
+    expect(followed).toEqual([])
+    moveTo(Option.none())
+    yield* TestClock.adjust("15 minutes")
+    expect(followed).toEqual(Array(3).fill(`${alice.tenant}/${id}`))
+  })
 })

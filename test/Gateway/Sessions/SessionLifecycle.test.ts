@@ -1,44 +1,41 @@
 /** Activations and the ends of sessions' instances, against a simulated platform. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Duration, Effect, Fiber } from "effect"
 import {
   alice,
+  bare,
   endsOf,
   heard,
   inTime,
   isDense,
   listen,
-  make,
   pass,
   startStates,
   statesOf,
   timed,
+  timedBare,
   timedHeard
 } from "../Fixture.ts"
 
 const hurried = { settings: { activationTimeout: Duration.seconds(20) } }
 
 describe("The lifecycle of a session", () => {
-  it.scopedLive("concurrent calls share one transition, wherever their fibers yield", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      for (let index = 1; index <= 20; index++) {
-        const steps = index + 15
-        const { id } = yield* sessions.create(alice, { agentType: "echo" })
-        const listener = yield* listen(sessions, id)
-        const atOnce = <A, E>(call: Effect.Effect<A, E>) =>
-          Effect.all(
-            Array.from({ length: 5 }, () => Effect.withMaxOpsBeforeYield(call, steps)),
-            { concurrency: "unbounded" }
-          )
-        yield* atOnce(sessions.start(alice, id))
-        yield* atOnce(sessions.stop(alice, id))
-        expect((yield* simulator.state).created).toBe(index)
-        expect(statesOf(listener.events).filter(state => state === "deactivating")).toHaveLength(1)
-      }
-    })
-  )
+  bare("concurrent calls share one transition, wherever their fibers yield", function* ({ sessions, simulator }) {
+    for (let index = 1; index <= 20; index++) {
+      const steps = index + 15
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      const atOnce = <A, E>(call: Effect.Effect<A, E>) =>
+        Effect.all(
+          Array.from({ length: 5 }, () => Effect.withMaxOpsBeforeYield(call, steps)),
+          { concurrency: "unbounded" }
+        )
+      yield* atOnce(sessions.start(alice, id))
+      yield* atOnce(sessions.stop(alice, id))
+      expect((yield* simulator.state).created).toBe(index)
+      expect(statesOf(listener.events).filter(state => state === "deactivating")).toHaveLength(1)
+    }
+  })
 
   timed("interrupted callers of an activation affect no others", function* ({ simulator, sessions, id }) {
     yield* simulator.inject({ operation: "create", fault: { kind: "latency", millis: 5000 } })
@@ -75,44 +72,29 @@ describe("The lifecycle of a session", () => {
     }
   )
 
-  it.scoped("only a session without subscribers and turns is stopped when idle", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const ids = yield* Effect.forEach(["idle", "watched", "busy"], title =>
-        Effect.map(sessions.create(alice, { agentType: "echo", title }), ({ id }) => id)
-      )
-      const [idle, watched, busy] = ids as [string, string, string]
-      yield* Effect.forEach(ids, id => sessions.start(alice, id))
-      yield* listen(sessions, watched)
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const listener = yield* listen(sessions, busy)
-          const turnId = yield* sessions.send(alice, busy, "/hang")
-          yield* listener.until(event => event.type === "turn_started" && event.turnId === turnId)
-        })
-      )
-      yield* pass("29 minutes")
-      expect((yield* simulator.state).instances).toHaveLength(3)
-      yield* pass("90 seconds")
-      yield* simulator.awaitState(({ instances }) => instances.length === 2)
-      expect((yield* sessions.get(alice, idle)).state).toBe("inactive")
-      expect((yield* sessions.get(alice, watched)).instanceId).not.toBeNull()
-      expect((yield* sessions.get(alice, busy)).instanceId).not.toBeNull()
-      // It can be started again.
-      expect((yield* sessions.start(alice, idle)).state).toBe("active")
-    })
-  )
-
-  heard("a stop during the activation leaves no instance", function* ({ simulator, sessions, id, listener }) {
-    yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 100 } })
-    const sending = yield* Effect.fork(Effect.flip(sessions.send(alice, id, "hello")))
-    yield* simulator.awaitState(({ requests }) => requests.create === 1)
-    expect(yield* sessions.stop(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
-    expect(yield* Fiber.join(sending)).toMatchObject({ _tag: "SessionNotActive" })
-    yield* simulator.awaitState(({ instances }) => instances.length === 0)
-    expect(statesOf(listener.events)).toEqual(["activating", "deactivating", "inactive"])
-    expect(endsOf(listener.events)).toEqual({})
+  timedBare("only a session without subscribers and turns is stopped when idle", function* ({ sessions, simulator }) {
+    const ids = yield* Effect.forEach(["idle", "watched", "busy"], title =>
+      Effect.map(sessions.create(alice, { agentType: "echo", title }), ({ id }) => id)
+    )
+    const [idle, watched, busy] = ids as [string, string, string]
+    yield* Effect.forEach(ids, id => sessions.start(alice, id))
+    yield* listen(sessions, watched)
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const listener = yield* listen(sessions, busy)
+        const turnId = yield* sessions.send(alice, busy, "/hang")
+        yield* listener.until(event => event.type === "turn_started" && event.turnId === turnId)
+      })
+    )
+    yield* pass("29 minutes")
+    expect((yield* simulator.state).instances).toHaveLength(3)
+    yield* pass("90 seconds")
+    yield* simulator.awaitState(({ instances }) => instances.length === 2)
+    expect((yield* sessions.get(alice, idle)).state).toBe("inactive")
+    expect((yield* sessions.get(alice, watched)).instanceId).not.toBeNull()
+    expect((yield* sessions.get(alice, busy)).instanceId).not.toBeNull()
+    // It can be started again.
+    expect((yield* sessions.start(alice, idle)).state).toBe("active")
   })
 
   heard("a lost connection loses and repeats no event", function* ({ sessions, id, listener }) {

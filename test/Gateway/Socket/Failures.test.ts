@@ -1,12 +1,12 @@
 /** What a client receives when a service behind the gateway fails. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Duration, Effect, Fiber, Layer, Option } from "effect"
+import { Duration, Effect, Fiber, Option } from "effect"
 import { errorMeanings } from "../../../src/Gateway/Protocol/Codes.ts"
 import type { Answer } from "../../../src/Gateway/Protocol.ts"
-import { SessionEvents, SessionUnreadable } from "../../../src/Gateway/SessionEvents.ts"
-import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
-import { breathe, inMemory, inTime, pass } from "../Fixture.ts"
-import { type Asked, completeTurn, connect, createSession, make } from "./Fixture.ts"
+import { SessionUnreadable } from "../../../src/Gateway/SessionEvents.ts"
+import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { breathe, inTime, pass, storedWith } from "../Fixture.ts"
+import { type Asked, completeTurn, connect, createSession, live, make } from "./Fixture.ts"
 
 /** What an answer says of a failure; it is retryable as its code is, unless a test says otherwise. */
 const failure = (answer: Answer) =>
@@ -22,68 +22,64 @@ const fileRequests = (sessionId: string): ReadonlyArray<Asked> => [
 ]
 
 describe("failures as clients see them", () => {
-  it.scopedLive("an unavailable platform is upstream_unavailable, for all requests that start an instance", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const client = yield* connect((yield* start).url)
-      const sessionId = yield* createSession(client)
-      yield* simulator.refuse("platform", true)
-      const requests: ReadonlyArray<Asked> = [
-        { type: "start_session", sessionId },
-        { type: "send_message", sessionId, content: "hello" },
-        ...fileRequests(sessionId)
-      ]
-      for (const request of requests) {
-        expect(failure(yield* client.ask(request)), request.type).toEqual({
-          code: "upstream_unavailable",
-          isUsual: true
-        })
-      }
-    })
-  )
+  live("what starts an instance on an unavailable platform is upstream_unavailable", function* ({ simulator, url }) {
+    const client = yield* connect(url)
+    const sessionId = yield* createSession(client)
+    yield* simulator.refuse("platform", true)
+    const requests: ReadonlyArray<Asked> = [
+      { type: "start_session", sessionId },
+      { type: "send_message", sessionId, content: "hello" },
+      ...fileRequests(sessionId)
+    ]
+    for (const request of requests) {
+      expect(failure(yield* client.ask(request)), request.type).toEqual({
+        code: "upstream_unavailable",
+        isUsual: true
+      })
+    }
+  })
 
-  it.scopedLive("failed file calls are upstream_error, and rejected ones upstream_unavailable", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const client = yield* connect((yield* start).url)
-      const sessionId = yield* createSession(client)
-      yield* client.get("session", { type: "start_session", sessionId })
-      const read: Asked = { type: "read_file", sessionId, path: "README.md" }
-      const rule = yield* simulator.inject({ operation: "*", fault: { kind: "status", status: 400 } })
-      expect(failure(yield* client.ask(read))).toMatchObject({ code: "upstream_error" })
+  live("failed file calls are upstream_error, and rejected ones upstream_unavailable", function* ({ simulator, url }) {
+    const client = yield* connect(url)
+    const sessionId = yield* createSession(client)
+    yield* client.get("session", { type: "start_session", sessionId })
+    const read: Asked = { type: "read_file", sessionId, path: "README.md" }
+    for (const [fault, code, isUsual] of [
+      [{ kind: "status", status: 400 }, "upstream_error", true],
+      [{ kind: "status", status: 401 }, "upstream_error", true],
+      [{ kind: "malformed" }, "upstream_error", true],
+      [{ kind: "status", status: 500 }, "upstream_error", false],
+      [{ kind: "status", status: 503 }, "upstream_unavailable", true]
+    ] as const) {
+      const rule = yield* simulator.inject({ operation: "*", fault })
+      expect(failure(yield* client.ask(read)), JSON.stringify(fault)).toEqual({ code, isUsual })
       yield* simulator.remove(rule)
-      const broken = yield* simulator.inject({ operation: "*", fault: { kind: "status", status: 500 } })
-      expect(failure(yield* client.ask(read))).toEqual({ code: "upstream_error", isUsual: false })
-      yield* simulator.remove(broken)
-      yield* simulator.inject({ operation: "*", fault: { kind: "status", status: 503 } })
-      expect(failure(yield* client.ask(read))).toEqual({ code: "upstream_unavailable", isUsual: true })
-    })
-  )
+    }
+  })
 
-  it.scopedLive("an activation that takes too long is timeout", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make({ settings: { activationTimeout: Duration.millis(50) } })
-      const client = yield* connect((yield* start).url)
+  live(
+    "an activation that takes too long is timeout",
+    { settings: { activationTimeout: Duration.millis(50) } },
+    function* ({ simulator, url }) {
+      const client = yield* connect(url)
       const sessionId = yield* createSession(client)
       yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 400 } })
       expect(failure(yield* client.ask({ type: "start_session", sessionId }))).toEqual({
         code: "timeout",
         isUsual: true
       })
-    })
+    }
   )
 
   it.scopedLive("a history that cannot be read ends its own subscription with an error, and no other", () =>
     Effect.gen(function* () {
       let broken = ""
-      const stored = Layer.map(inMemory, context => {
-        const events = Context.get(context, SessionEvents)
-        const read: typeof events.read = (session, after, limit) =>
+      const stored = storedWith(({ read }) => ({
+        read: (session, after, limit) =>
           session.endsWith(`/${broken}`)
             ? new SessionUnreadable({ session, reason: "SQLITE_CORRUPT: of /data/sessions.db" })
-            : events.read(session, after, limit)
-        return Context.add(context, SessionEvents, { ...events, read })
-      })
+            : read(session, after, limit)
+      }))
       const { start } = yield* make({ stored })
       const client = yield* connect((yield* start).url)
       const ids = yield* Effect.forEach([1, 2], () => createSession(client))
@@ -104,11 +100,11 @@ describe("failures as clients see them", () => {
 
   it.scopedLive("an unavailable store is internal, and retryable", () =>
     Effect.gen(function* () {
-      const failing = Layer.map(inMemory, context => {
-        const store = Context.get(context, Store)
-        const away = () => Effect.fail(new StoreUnavailable({ reason: "the disk is full" }))
-        return Context.add(context, Store, { ...store, commit: away })
-      })
+      const away = new StoreUnavailable({ reason: "the disk is full" })
+      const failing = storedWith(
+        () => ({}),
+        () => ({ commit: () => away })
+      )
       const { start } = yield* make({ stored: failing })
       const client = yield* connect((yield* start).url)
       const answer = yield* client.ask({ type: "create_session", agentType: "coder" })

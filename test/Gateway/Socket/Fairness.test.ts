@@ -1,38 +1,35 @@
 /** Tenants that take as much of the shared resources as they can, and an honest tenant that is served nevertheless. */
 import { Socket } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Duration, Effect, Layer, Option, Redacted, Tracer } from "effect"
+import { Deferred, Duration, Effect, Layer, Tracer } from "effect"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
-import { secret, token } from "../survival/Token.ts"
-import { codeOf, completeTurn, connect, createSession, make, type Options, until } from "./Fixture.ts"
+import { given } from "../../Given.ts"
+import { codeOf, completeTurn, createSession, until } from "./Fixture.ts"
+import { makeTenants } from "./Tenants.ts"
 
 const MiB = 1024 * 1024
 
-const start = (options: Options) =>
-  Effect.gen(function* () {
-    const gateway = yield* make({ ...options, authentication: { secret: Option.some(Redacted.make(secret)) } })
-    const running = yield* gateway.start
-    const enter = (tenant: string) =>
-      Effect.flatMap(token(tenant), bearer => connect(running.url, { headers: { authorization: `Bearer ${bearer}` } }))
-    return { ...gateway, ...running, enter }
-  })
+const fewActivations = { settings: { activations: 4, stopping: Duration.zero } }
+
+const sharing = given(it.scopedLive, makeTenants)
 
 describe("what tenants share", () => {
-  it.scopedLive("files: a tenant with clients that do not read does not block others", () =>
-    Effect.gen(function* () {
-      const { enter } = yield* start({ socket: { fileBytes: 40 * MiB } })
-      const honest = yield* enter("acme")
+  sharing(
+    "files: clients that do not read block no other tenant",
+    { socket: { fileBytes: 40 * MiB } },
+    function* ({ connectAs }) {
+      const honest = yield* connectAs("acme")
       const own = yield* createSession(honest)
       yield* honest.get("subscribed", { type: "subscribe", sessionId: own })
       yield* completeTurn(honest, own, "/write own.txt honest")
-      const first = yield* enter("evil")
+      const first = yield* connectAs("evil")
       const sessionId = yield* createSession(first)
       yield* first.get("subscribed", { type: "subscribe", sessionId })
       yield* completeTurn(first, sessionId, `/write large.txt ${"x".repeat(900_000)}`)
       for (let count = 0; count < 17; count++) {
-        const client = yield* enter("evil")
+        const client = yield* connectAs("evil")
         client.socket.pause()
         for (let id = 0; id < 40; id++) {
           yield* client.send(JSON.stringify({ type: "read_file", id: String(id), sessionId, path: "large.txt" }))
@@ -43,7 +40,7 @@ describe("what tenants share", () => {
         const answer = yield* honest.ask({ type: "read_file", sessionId: own, path: "own.txt" })
         assert.strictEqual(codeOf(answer), "file_content")
       }
-    })
+    }
   )
 
   it.scopedLive("the event loop: requests that a client sends at once start in separate turns", () =>
@@ -64,8 +61,8 @@ describe("what tenants share", () => {
           return tracer.span(name, ...rest)
         }
       })
-      const { enter } = yield* Effect.withTracer(start({}), counting)
-      const client = yield* enter("evil")
+      const { connectAs } = yield* Effect.withTracer(makeTenants(), counting)
+      const client = yield* connectAs("evil")
       const wire: unknown = Reflect.get(client.socket, "_socket")
       assert.instanceOf(wire, Socket)
       wire.cork()
@@ -79,25 +76,26 @@ describe("what tenants share", () => {
     })
   )
 
-  it.scopedLive("connections: when all are taken, the tenant with the most makes room for another", () =>
-    Effect.gen(function* () {
-      const { enter } = yield* start({ socket: { connections: 4 } })
-      const hostile = yield* Effect.forEach([1, 2, 3, 4], () => enter("evil"))
-      assert.strictEqual((yield* Effect.flip(enter("evil"))).status, 503)
-      const honest = yield* enter("acme")
+  sharing(
+    "connections: the tenant with the most makes room for another",
+    { socket: { connections: 4 } },
+    function* ({ connectAs }) {
+      const hostile = yield* Effect.forEach([1, 2, 3, 4], () => connectAs("evil"))
+      assert.strictEqual((yield* Effect.flip(connectAs("evil"))).status, 503)
+      const honest = yield* connectAs("acme")
       assert.deepStrictEqual(yield* hostile[3]!.closed, { code: 4001, reason: "rate_limited" })
-      const second = yield* enter("acme")
+      const second = yield* connectAs("acme")
       assert.deepStrictEqual(yield* hostile[2]!.closed, { code: 4001, reason: "rate_limited" })
       // Each has half of them now.
-      assert.strictEqual((yield* Effect.flip(enter("acme"))).status, 503)
-      assert.strictEqual((yield* Effect.flip(enter("evil"))).status, 503)
+      assert.strictEqual((yield* Effect.flip(connectAs("acme"))).status, 503)
+      assert.strictEqual((yield* Effect.flip(connectAs("evil"))).status, 503)
       for (const client of [honest, second, hostile[0]!, hostile[1]!]) {
         assert.strictEqual((yield* client.ask({ type: "ping" })).type, "pong")
       }
       second.socket.close()
       yield* second.closed
-      yield* enter("evil").pipe(Effect.retry({ while: ({ status }) => status === 503 }))
-    })
+      yield* connectAs("evil").pipe(Effect.retry({ while: ({ status }) => status === 503 }))
+    }
   )
 
   it.scopedLive("replays: a tenant that reads many histories does not delay others", () =>
@@ -117,9 +115,9 @@ describe("what tenants share", () => {
             )
         }))
       ).pipe(Layer.provide(EventsInMemory.layer()))
-      const { enter } = yield* start({ stored: Layer.merge(Memory.layer, events) })
-      const hostile = yield* enter("evil")
-      const honest = yield* enter("acme")
+      const { connectAs } = yield* makeTenants({ stored: Layer.merge(Memory.layer, events) })
+      const hostile = yield* connectAs("evil")
+      const honest = yield* connectAs("acme")
       const sessions = yield* Effect.forEach(Array.from({ length: 20 }), () => createSession(hostile))
       const own = yield* createSession(honest)
       for (const sessionId of sessions) yield* hostile.get("subscribed", { type: "subscribe", sessionId })
@@ -133,11 +131,12 @@ describe("what tenants share", () => {
     })
   )
 
-  it.scopedLive("secrets: a tenant that fills their memory loses its own oldest ones to another", () =>
-    Effect.gen(function* () {
-      const { enter, simulator } = yield* start({ settings: { secretBytes: 4000 } })
-      const hostile = yield* enter("evil")
-      const honest = yield* enter("acme")
+  sharing(
+    "secrets: who fills their memory loses its own oldest ones to others",
+    { settings: { secretBytes: 4000 } },
+    function* ({ connectAs, simulator }) {
+      const hostile = yield* connectAs("evil")
+      const honest = yield* connectAs("acme")
       const secrets = { TOKEN: "x".repeat(900) }
       const made: Array<string> = []
       for (;;) {
@@ -165,15 +164,16 @@ describe("what tenants share", () => {
         codeOf(yield* hostile.ask({ type: "start_session", sessionId: made[0]!, secrets })),
         "rate_limited"
       )
-    })
+    }
   )
 
-  it.scopedLive("sessions in memory: those that are only followed, or idle, are evicted for another tenant", () =>
-    Effect.gen(function* () {
-      const { enter, simulator } = yield* start({ settings: { inMemory: 4 } })
-      const follower = yield* enter("evil")
-      const hostile = yield* enter("evil")
-      const honest = yield* enter("acme")
+  sharing(
+    "memory: sessions only followed, or idle, are evicted for others",
+    { settings: { inMemory: 4 } },
+    function* ({ connectAs, simulator }) {
+      const follower = yield* connectAs("evil")
+      const hostile = yield* connectAs("evil")
+      const honest = yield* connectAs("acme")
       const followed = yield* Effect.forEach([1, 2], () => createSession(hostile))
       const idle = yield* Effect.forEach([1, 2], () => createSession(hostile))
       for (const sessionId of followed) yield* follower.get("subscribed", { type: "subscribe", sessionId })
@@ -188,28 +188,15 @@ describe("what tenants share", () => {
       // Now each has two, and nothing is reclaimed from a tenant that does not have more.
       const third = yield* createSession(honest)
       assert.strictEqual(codeOf(yield* honest.ask({ type: "get_session", sessionId: third })), "rate_limited")
-    })
+    }
   )
 
-  it.scopedLive("sessions in memory: an unused instance is stopped for another tenant's session", () =>
-    Effect.gen(function* () {
-      const { enter, simulator } = yield* start({ settings: { inMemory: 3 } })
-      const hostile = yield* enter("evil")
-      const honest = yield* enter("acme")
-      const idle = yield* Effect.forEach([1, 2, 3], () => createSession(hostile))
-      for (const sessionId of idle) yield* hostile.get("session", { type: "start_session", sessionId })
-      const own = yield* createSession(honest)
-      yield* honest.get("session", { type: "start_session", sessionId: own })
-      const { requests } = yield* simulator.state
-      assert.deepStrictEqual([requests.create, requests.stop], [4, 1])
-    })
-  )
-
-  it.scopedLive("sessions in memory: a tenant with turns in all its sessions leaves slots for others", () =>
-    Effect.gen(function* () {
-      const { enter } = yield* start({ settings: { inMemory: 8 } })
-      const hostile = yield* enter("evil")
-      const honest = yield* enter("acme")
+  sharing(
+    "memory: a tenant with turns in all sessions leaves slots to others",
+    { settings: { inMemory: 8 } },
+    function* ({ connectAs }) {
+      const hostile = yield* connectAs("evil")
+      const honest = yield* connectAs("acme")
       const codes = yield* Effect.forEach(Array.from({ length: 8 }), () =>
         Effect.gen(function* () {
           const sessionId = yield* createSession(hostile)
@@ -219,23 +206,20 @@ describe("what tenants share", () => {
       assert.deepStrictEqual(codes, [...Array.from({ length: 7 }, () => "accepted"), "rate_limited"])
       const own = yield* createSession(honest)
       assert.strictEqual((yield* honest.ask({ type: "start_session", sessionId: own })).type, "session")
-    })
+    }
   )
 
-  it.scopedLive("activations: a tenant with hanging activations leaves some for others", () =>
-    Effect.gen(function* () {
-      const { enter, simulator } = yield* start({ settings: { activations: 4, stopping: Duration.zero } })
-      yield* simulator.inject({ operation: "create", times: 3, fault: { kind: "hang" } })
-      const hostile = yield* enter("evil")
-      const honest = yield* enter("acme")
-      const sessions = yield* Effect.forEach(Array.from({ length: 8 }), () => createSession(hostile))
-      for (const [index, sessionId] of sessions.entries()) {
-        yield* hostile.send(JSON.stringify({ type: "start_session", id: String(index), sessionId }))
-      }
-      yield* simulator.awaitState(({ requests }) => requests.create === 3)
-      const own = yield* createSession(honest)
-      yield* honest.get("session", { type: "start_session", sessionId: own })
-      assert.strictEqual((yield* simulator.state).requests.create, 4)
-    })
-  )
+  sharing("activations: hanging ones leave some for others", fewActivations, function* ({ connectAs, simulator }) {
+    yield* simulator.inject({ operation: "create", times: 3, fault: { kind: "hang" } })
+    const hostile = yield* connectAs("evil")
+    const honest = yield* connectAs("acme")
+    const sessions = yield* Effect.forEach(Array.from({ length: 8 }), () => createSession(hostile))
+    for (const [index, sessionId] of sessions.entries()) {
+      yield* hostile.send(JSON.stringify({ type: "start_session", id: String(index), sessionId }))
+    }
+    yield* simulator.awaitState(({ requests }) => requests.create === 3)
+    const own = yield* createSession(honest)
+    yield* honest.get("session", { type: "start_session", sessionId: own })
+    assert.strictEqual((yield* simulator.state).requests.create, 4)
+  })
 })

@@ -3,6 +3,7 @@ import { createServer } from "node:http"
 import type { AddressInfo, Socket as NetSocket } from "node:net"
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
+import { it } from "@effect/vitest"
 import { Context, Effect, ExecutionStrategy, Exit, Layer, Option, Schema, Scope } from "effect"
 import { WebSocket } from "ws"
 import * as Tracer from "../../../src/base/Observability/Tracer.ts"
@@ -20,6 +21,7 @@ import * as Body from "../../../src/Kv/Body.ts"
 import { Changes } from "../../../src/Simulator/Changes.ts"
 import * as Simulator from "../../../src/Simulator/Simulator.ts"
 import { until } from "../../../src/Simulator/Testing/Time.ts"
+import { given } from "../../Given.ts"
 import { type Options as FixtureOptions, inMemory, type Life, mortalLayer, upstreams } from "../Fixture.ts"
 
 export interface Options extends FixtureOptions {
@@ -107,6 +109,19 @@ export const make = (options: Options = {}) =>
     })
     return { simulator, stored, start }
   })
+
+/** The same with a gateway that is started. */
+export const makeStarted = (options?: Options) =>
+  Effect.gen(function* () {
+    const made = yield* make(options)
+    return { ...made, ...(yield* made.start) }
+  })
+
+/** Tests of a gateway, by the real clock. */
+export const live = given(it.scopedLive, makeStarted)
+
+/** Tests of a gateway, by the test's clock. */
+export const timed = given(it.scoped, makeStarted)
 
 /** A handshake that was refused: the status and the error of the answer. */
 export class Refused extends Schema.TaggedError<Refused>()("Refused", {

@@ -5,6 +5,7 @@ import { SessionUnreadable } from "../../../src/Gateway/SessionEvents.ts"
 import type { Frame, Subscription } from "../../../src/Gateway/Sessions.ts"
 import { Feed, makeReplays, type Replays } from "../../../src/Gateway/Socket/Feed.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { given } from "../../Given.ts"
 import { times } from "../../Scale.ts"
 import { breathe } from "../Fixture.ts"
 
@@ -141,95 +142,82 @@ const until = (isTrue: () => boolean) => Effect.repeat(breathe, { until: isTrue 
 
 const pages: Subscription["read"] = after => Effect.succeed({ frames: framesAfter(after, 200, 5), trimmedSeq: 0 })
 
+const replayed = given(it.scoped, () => Effect.map(makeReplays, replays => ({ replays })))
+
 describe("Replays", () => {
-  it.scoped("events go in few writes of bounded size, in order", () =>
-    Effect.gen(function* () {
-      const replays = yield* makeReplays
-      const feed = feedOf(replays, 1000, (after, limit) =>
-        Effect.succeed({
-          frames: framesAfter(after, 1000, limit, 1000),
-          trimmedSeq: 0
-        })
-      )
-      yield* until(() => feed.sent.length === 1000)
-      expect(feed.sent).toEqual(Array.from({ length: 1000 }, (_, index) => index + 1))
-      // One more event than the bound has room for ends a write.
-      expect(Math.max(...feed.writes)).toBe(Math.ceil((64 * 1024) / 1000))
-      expect(feed.writes.length).toBeLessThan(20)
-    })
-  )
-
-  it.scoped("no event is sent where there is no room, and the next one when there is", () =>
-    Effect.gen(function* () {
-      const replays = yield* makeReplays
-      const feed = feedOf(
-        replays,
-        20,
-        (after, limit) => Effect.succeed({ frames: framesAfter(after, 20, limit, 100_000), trimmedSeq: 0 }),
-        3
-      )
-      yield* until(() => feed.sent.length === 3)
-      yield* breathe
-      expect(feed.sent).toEqual([1, 2, 3])
-      feed.makeRoom()
-      yield* until(() => feed.sent.length === 20)
-      expect(feed.sent).toEqual(Array.from({ length: 20 }, (_, index) => index + 1))
-    })
-  )
-
-  it.scoped("an unreadable history does not delay others, and is reported when it is given up", () =>
-    Effect.gen(function* () {
-      const replays = yield* makeReplays
-      let reads = 0
-      const away = feedOf(replays, 10, () => {
-        reads++
-        return new StoreUnavailable({ reason: "away" })
+  replayed("events go in few writes of bounded size, in order", function* ({ replays }) {
+    const feed = feedOf(replays, 1000, (after, limit) =>
+      Effect.succeed({
+        frames: framesAfter(after, 1000, limit, 1000),
+        trimmedSeq: 0
       })
-      const broken = feedOf(replays, 10, () => new SessionUnreadable({ session: "t/s", reason: "SQLITE_CORRUPT" }))
-      const spoilt = feedOf(replays, 10, () => Effect.die(new Error("a bug")))
-      const well = feedOf(replays, 200, pages)
-      // No time passes: a fiber that waited for it would wait forever.
-      yield* until(() => well.sent.length === 200)
-      expect(well.sent).toHaveLength(200)
-      expect([broken.failures(), spoilt.failures(), away.failures()]).toEqual([1, 1, 0])
-      for (let second = 0; second < 60; second++) {
-        yield* TestClock.adjust("1 second")
-        yield* breathe
-      }
-      expect(away.failures()).toBe(1)
-      expect(reads).toBeLessThan(12)
-      expect(broken.failures()).toBe(1)
-    })
-  )
+    )
+    yield* until(() => feed.sent.length === 1000)
+    expect(feed.sent).toEqual(Array.from({ length: 1000 }, (_, index) => index + 1))
+    // One more event than the bound has room for ends a write.
+    expect(Math.max(...feed.writes)).toBe(Math.ceil((64 * 1024) / 1000))
+    expect(feed.writes.length).toBeLessThan(20)
+  })
 
-  it.scoped("reads that do not answer delay no other", () =>
-    Effect.gen(function* () {
-      const replays = yield* makeReplays
-      const silent = Array.from({ length: 20 }, () => feedOf(replays, 10, () => Effect.never))
-      const well = feedOf(replays, 200, pages, undefined, "other")
-      yield* until(() => well.sent.length === 200)
-      expect(well.sent).toHaveLength(200)
-      expect(silent.map(({ failures, sent }) => [sent.length, failures()])).toEqual(silent.map(() => [0, 0]))
-    })
-  )
+  replayed("no event is sent where there is no room, and the next one when there is", function* ({ replays }) {
+    const feed = feedOf(
+      replays,
+      20,
+      (after, limit) => Effect.succeed({ frames: framesAfter(after, 20, limit, 100_000), trimmedSeq: 0 }),
+      3
+    )
+    yield* until(() => feed.sent.length === 3)
+    yield* breathe
+    expect(feed.sent).toEqual([1, 2, 3])
+    feed.makeRoom()
+    yield* until(() => feed.sent.length === 20)
+    expect(feed.sent).toEqual(Array.from({ length: 20 }, (_, index) => index + 1))
+  })
 
-  it.scoped("a history that can be read again continues", () =>
-    Effect.gen(function* () {
-      const replays = yield* makeReplays
-      let isUnavailable = false
-      const feed = feedOf(replays, 200, (after, limit) => {
-        if (after === 100 && !isUnavailable) {
-          isUnavailable = true
-          return new StoreUnavailable({ reason: "away" })
-        }
-        return pages(after, limit)
-      })
-      yield* until(() => isUnavailable)
-      expect(feed.sent).toHaveLength(100)
+  replayed("an unreadable history does not delay others, and is reported when it is given up", function* ({ replays }) {
+    let reads = 0
+    const away = feedOf(replays, 10, () => {
+      reads++
+      return new StoreUnavailable({ reason: "away" })
+    })
+    const broken = feedOf(replays, 10, () => new SessionUnreadable({ session: "t/s", reason: "SQLITE_CORRUPT" }))
+    const spoilt = feedOf(replays, 10, () => Effect.die(new Error("a bug")))
+    const well = feedOf(replays, 200, pages)
+    // No time passes: a fiber that waited for it would wait forever.
+    yield* until(() => well.sent.length === 200)
+    expect(well.sent).toHaveLength(200)
+    expect([broken.failures(), spoilt.failures(), away.failures()]).toEqual([1, 1, 0])
+    for (let second = 0; second < 60; second++) {
       yield* TestClock.adjust("1 second")
-      yield* until(() => feed.sent.length === 200)
-      expect(feed.sent).toHaveLength(200)
-      expect(feed.failures()).toBe(0)
+      yield* breathe
+    }
+    expect(away.failures()).toBe(1)
+    expect(reads).toBeLessThan(12)
+    expect(broken.failures()).toBe(1)
+  })
+
+  replayed("reads that do not answer delay no other", function* ({ replays }) {
+    const silent = Array.from({ length: 20 }, () => feedOf(replays, 10, () => Effect.never))
+    const well = feedOf(replays, 200, pages, undefined, "other")
+    yield* until(() => well.sent.length === 200)
+    expect(well.sent).toHaveLength(200)
+    expect(silent.map(({ failures, sent }) => [sent.length, failures()])).toEqual(silent.map(() => [0, 0]))
+  })
+
+  replayed("a history that can be read again continues", function* ({ replays }) {
+    let isUnavailable = false
+    const feed = feedOf(replays, 200, (after, limit) => {
+      if (after === 100 && !isUnavailable) {
+        isUnavailable = true
+        return new StoreUnavailable({ reason: "away" })
+      }
+      return pages(after, limit)
     })
-  )
+    yield* until(() => isUnavailable)
+    expect(feed.sent).toHaveLength(100)
+    yield* TestClock.adjust("1 second")
+    yield* until(() => feed.sent.length === 200)
+    expect(feed.sent).toHaveLength(200)
+    expect(feed.failures()).toBe(0)
+  })
 })

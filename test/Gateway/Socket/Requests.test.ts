@@ -1,143 +1,101 @@
 /** Requests over the socket: their ids and fields, and the positions of subscriptions. */
-import { describe, expect, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { describe, expect } from "@effect/vitest"
 import type { RequestFrame } from "../../../src/Gateway/Protocol.ts"
-import { codeOf, completeTurn, connect, createSession, make } from "./Fixture.ts"
-import { codes, twoTenants } from "./Tenants.ts"
+import { isDense } from "../Fixture.ts"
+import { codeOf, completeTurn, createSession } from "./Fixture.ts"
+import { codes, shared } from "./Tenants.ts"
 
 describe("Requests over the socket", () => {
-  it.scopedLive("create, subscribe, send: events come in order, and the rest of them after a reconnection", () =>
-    Effect.gen(function* () {
-      const { start } = yield* make()
-      const { url } = yield* start
-      const first = yield* connect(url)
-      const sessionId = yield* createSession(first)
-      const subscribed = yield* first.get("subscribed", { type: "subscribe", sessionId })
-      expect(subscribed).toMatchObject({ headSeq: 0, recovered: true, session: { state: "inactive", tenant: "dev" } })
-      yield* completeTurn(first, sessionId, "one")
-      const seen = first.events(sessionId)
-      expect(seen.map(({ seq }) => seq)).toEqual(seen.map((_, index) => index + 1))
-      first.socket.terminate()
-
-      const second = yield* connect(url)
-      const { turnId } = yield* second.get("accepted", { type: "send_message", sessionId, content: "two" })
-      const { epoch } = subscribed
-      const again = yield* second.get("subscribed", { type: "subscribe", sessionId, afterSeq: seen.length, epoch })
-      expect(again.recovered).toBe(true)
-      yield* second.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === turnId)
-      const missed = second.events(sessionId)
-      expect(missed.map(({ seq }) => seq)).toEqual(missed.map((_, index) => seen.length + index + 1))
-    })
-  )
-
-  it.scopedLive(
-    "a message with a client's id is accepted once over all connections, and a different one is refused",
-    () =>
-      Effect.gen(function* () {
-        const { acme, connectAs, simulator } = yield* twoTenants()
-        const sessionId = yield* createSession(acme)
-        yield* acme.get("subscribed", { type: "subscribe", sessionId })
-        const message = { type: "send_message", sessionId, content: "hello", clientMessageId: "x".repeat(256) } as const
-        const { turnId } = yield* acme.get("accepted", message)
-        const again = yield* connectAs("acme")
-        expect(yield* again.get("accepted", message)).toMatchObject({ turnId })
-        expect(yield* codes(again, [{ ...message, content: "other" }])).toEqual(["conflict"])
-        yield* acme.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === turnId)
-        expect((yield* simulator.state).frames.message).toBe(1)
-      })
-  )
-
-  it.scopedLive("a ping is answered with the time", () =>
-    Effect.gen(function* () {
-      const { acme } = yield* twoTenants()
-      const { timestamp } = yield* acme.get("pong", { type: "ping" })
-      expect(Math.abs(Date.now() - timestamp)).toBeLessThan(60_000)
-    })
-  )
-
-  it.scopedLive("an id cannot be reused while its request is in flight", () =>
-    Effect.gen(function* () {
-      const { acme, simulator } = yield* twoTenants()
-      const sessionId = yield* createSession(acme)
-      yield* simulator.inject({ operation: "create", fault: { kind: "latency", millis: 200 } })
-      const frame: RequestFrame = { type: "start_session", id: "same", sessionId }
-      yield* acme.send(JSON.stringify(frame))
-      yield* acme.send(JSON.stringify({ type: "get_session", id: "same", sessionId }))
-      yield* acme.until(frame => frame.type === "session")
-      const answers = acme.frames.filter(frame => !("seq" in frame) && frame.id === "same")
-      expect(answers).toMatchObject([
-        { type: "error", error: { code: "conflict" } },
-        { type: "session", session: { state: "active" } }
-      ])
-    })
-  )
-
-  it.scopedLive("an ended subscription delivers nothing more, and a repeated one nothing twice", () =>
-    Effect.gen(function* () {
-      const { acme } = yield* twoTenants()
+  shared(
+    "a message with a client's id is accepted once over all connections",
+    function* ({ acme, connectAs, simulator }) {
       const sessionId = yield* createSession(acme)
       yield* acme.get("subscribed", { type: "subscribe", sessionId })
-      yield* completeTurn(acme, sessionId, "one")
-      const count = acme.events(sessionId).length
-      yield* acme.get("subscribed", { type: "subscribe", sessionId, afterSeq: count })
-      yield* completeTurn(acme, sessionId, "two")
-      const seqs = acme.events(sessionId).map(({ seq }) => seq)
-      expect(seqs).toEqual(seqs.map((_, index) => index + 1))
-      yield* acme.get("unsubscribed", { type: "unsubscribe", sessionId })
-      yield* acme.get("unsubscribed", { type: "unsubscribe", sessionId })
-      yield* acme.get("session", { type: "stop_session", sessionId })
-      yield* acme.get("pong", { type: "ping" })
-      expect(acme.events(sessionId)).toHaveLength(seqs.length)
-    })
+      const message = { type: "send_message", sessionId, content: "hello", clientMessageId: "x".repeat(256) } as const
+      const { turnId } = yield* acme.get("accepted", message)
+      const again = yield* connectAs("acme")
+      expect(yield* again.get("accepted", message)).toMatchObject({ turnId })
+      expect(yield* codes(again, [{ ...message, content: "other" }])).toEqual(["conflict"])
+      yield* acme.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === turnId)
+      expect((yield* simulator.state).frames.message).toBe(1)
+    }
   )
 
-  it.scopedLive("a wrong epoch and a trimmed history bring all that is kept", () =>
-    Effect.gen(function* () {
-      const { acme } = yield* twoTenants()
-      const sessionId = yield* createSession(acme)
-      const { epoch } = yield* acme.get("subscribed", { type: "subscribe", sessionId })
-      yield* completeTurn(acme, sessionId, "one")
-      const all = acme.events(sessionId)
-      yield* acme.get("unsubscribed", { type: "unsubscribe", sessionId })
-      const cases = [
-        { afterSeq: all.length - 2, epoch: "another", recovered: false, from: 1 },
-        { afterSeq: all.length + 5, epoch: "another", recovered: false, from: 1 },
-        { afterSeq: all.length - 2, epoch, recovered: true, from: all.length - 1 },
-        { afterSeq: 0, epoch, recovered: true, from: 1 }
-      ]
-      for (const { afterSeq, epoch, recovered, from } of cases) {
-        const before = acme.frames.length
-        const answer = yield* acme.get("subscribed", { type: "subscribe", sessionId, afterSeq, epoch })
-        expect(answer.recovered).toBe(recovered)
-        expect(answer.headSeq).toBe(all.length)
-        yield* acme.untilEvent(sessionId, event => event.seq === all.length && acme.frames.indexOf(event) >= before)
-        const replayed = acme.frames.slice(before).filter(frame => "seq" in frame)
-        expect(replayed.map(frame => "seq" in frame && frame.seq)).toEqual(all.slice(from - 1).map(({ seq }) => seq))
-      }
-    })
-  )
+  shared("a ping is answered with the time", function* ({ acme }) {
+    const { timestamp } = yield* acme.get("pong", { type: "ping" })
+    expect(Math.abs(Date.now() - timestamp)).toBeLessThan(60_000)
+  })
 
-  it.scopedLive("a position past the end of the history is refused, and an existing subscription continues", () =>
-    Effect.gen(function* () {
-      const { acme } = yield* twoTenants()
-      const sessionId = yield* createSession(acme)
-      const { epoch } = yield* acme.get("subscribed", { type: "subscribe", sessionId })
-      yield* completeTurn(acme, sessionId, "one")
-      const count = acme.events(sessionId).length
-      for (const rest of [{ epoch }, {}]) {
-        expect(yield* acme.ask({ type: "subscribe", sessionId, afterSeq: count + 1, ...rest })).toMatchObject({
-          type: "error",
-          error: {
-            code: "bad_request",
-            message: `afterSeq is ${count + 1}, and the newest event of the session has the seq ${count}`
-          }
-        })
-      }
-      yield* completeTurn(acme, sessionId, "two")
-      const seqs = acme.events(sessionId).map(({ seq }) => seq)
-      expect(seqs).toEqual(seqs.map((_, index) => index + 1))
-      const stranger = yield* createSession(acme)
-      expect(codeOf(yield* acme.ask({ type: "subscribe", sessionId: stranger, afterSeq: 1 }))).toBe("bad_request")
-    })
-  )
+  shared("an id cannot be reused while its request is in flight", function* ({ acme, simulator }) {
+    const sessionId = yield* createSession(acme)
+    yield* simulator.inject({ operation: "create", fault: { kind: "latency", millis: 200 } })
+    const frame: RequestFrame = { type: "start_session", id: "same", sessionId }
+    yield* acme.send(JSON.stringify(frame))
+    yield* acme.send(JSON.stringify({ type: "get_session", id: "same", sessionId }))
+    yield* acme.until(frame => frame.type === "session")
+    const answers = acme.frames.filter(frame => !("seq" in frame) && frame.id === "same")
+    expect(answers).toMatchObject([
+      { type: "error", error: { code: "conflict" } },
+      { type: "session", session: { state: "active" } }
+    ])
+  })
+
+  shared("an ended subscription delivers nothing more, and a repeated one nothing twice", function* ({ acme }) {
+    const sessionId = yield* createSession(acme)
+    yield* acme.get("subscribed", { type: "subscribe", sessionId })
+    yield* completeTurn(acme, sessionId, "one")
+    const count = acme.events(sessionId).length
+    yield* acme.get("subscribed", { type: "subscribe", sessionId, afterSeq: count })
+    yield* completeTurn(acme, sessionId, "two")
+    const seqs = acme.events(sessionId).map(({ seq }) => seq)
+    isDense(seqs)
+    yield* acme.get("unsubscribed", { type: "unsubscribe", sessionId })
+    yield* acme.get("unsubscribed", { type: "unsubscribe", sessionId })
+    yield* acme.get("session", { type: "stop_session", sessionId })
+    yield* acme.get("pong", { type: "ping" })
+    expect(acme.events(sessionId)).toHaveLength(seqs.length)
+  })
+
+  shared("a wrong epoch and a trimmed history bring all that is kept", function* ({ acme }) {
+    const sessionId = yield* createSession(acme)
+    const { epoch } = yield* acme.get("subscribed", { type: "subscribe", sessionId })
+    yield* completeTurn(acme, sessionId, "one")
+    const all = acme.events(sessionId)
+    yield* acme.get("unsubscribed", { type: "unsubscribe", sessionId })
+    const cases = [
+      { afterSeq: all.length - 2, epoch: "another", recovered: false, from: 1 },
+      { afterSeq: all.length + 5, epoch: "another", recovered: false, from: 1 },
+      { afterSeq: all.length - 2, epoch, recovered: true, from: all.length - 1 },
+      { afterSeq: 0, epoch, recovered: true, from: 1 }
+    ]
+    for (const { afterSeq, epoch, recovered, from } of cases) {
+      const before = acme.frames.length
+      const answer = yield* acme.get("subscribed", { type: "subscribe", sessionId, afterSeq, epoch })
+      expect(answer.recovered).toBe(recovered)
+      expect(answer.headSeq).toBe(all.length)
+      yield* acme.untilEvent(sessionId, event => event.seq === all.length && acme.frames.indexOf(event) >= before)
+      const replayed = acme.frames.slice(before).filter(frame => "seq" in frame)
+      expect(replayed.map(frame => "seq" in frame && frame.seq)).toEqual(all.slice(from - 1).map(({ seq }) => seq))
+    }
+  })
+
+  shared("a position past the end is refused, and an existing subscription continues", function* ({ acme }) {
+    const sessionId = yield* createSession(acme)
+    const { epoch } = yield* acme.get("subscribed", { type: "subscribe", sessionId })
+    yield* completeTurn(acme, sessionId, "one")
+    const count = acme.events(sessionId).length
+    for (const rest of [{ epoch }, {}]) {
+      expect(yield* acme.ask({ type: "subscribe", sessionId, afterSeq: count + 1, ...rest })).toMatchObject({
+        type: "error",
+        error: {
+          code: "bad_request",
+          message: `afterSeq is ${count + 1}, and the newest event of the session has the seq ${count}`
+        }
+      })
+    }
+    yield* completeTurn(acme, sessionId, "two")
+    isDense(acme.events(sessionId).map(({ seq }) => seq))
+    const stranger = yield* createSession(acme)
+    expect(codeOf(yield* acme.ask({ type: "subscribe", sessionId: stranger, afterSeq: 1 }))).toBe("bad_request")
+  })
 })

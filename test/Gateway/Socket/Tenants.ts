@@ -1,11 +1,12 @@
 /** Tokens of clients and what a handshake with them is answered; clients of two tenants at one gateway. */
 
-import { expect } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import { Effect, Option, Redacted, Schema } from "effect"
 import { type JWTPayload, SignJWT } from "jose"
 import type * as Authentication from "../../../src/Gateway/Authentication.ts"
 import { Answer } from "../../../src/Gateway/Protocol.ts"
-import { type Asked, type Client, codeOf, connect, make, type Options } from "./Fixture.ts"
+import { given } from "../../Given.ts"
+import { type Asked, type Client, codeOf, connect, makeStarted, type Options } from "./Fixture.ts"
 
 export const secret = "a secret of thirty-two bytes or more"
 
@@ -38,15 +39,28 @@ export const statusOf = (url: string, options: Parameters<typeof connect>[1] = {
 
 export const bearer = (token: string) => ({ headers: { authorization: `Bearer ${token}` } })
 
-/** A gateway with two tenants' clients. */
-export const twoTenants = (options: Options = {}) =>
+/** A gateway that accepts tokens signed with the secret, and clients of tenants. */
+export const makeTenants = (options: Options = {}) =>
+  Effect.map(makeStarted({ ...options, authentication: withSecret }), started => ({
+    ...started,
+    connectAs: (tenant: string) =>
+      Effect.flatMap(sign({ ...claims, tenant, sub: `user-of-${tenant}` }), token =>
+        connect(started.url, bearer(token))
+      )
+  }))
+
+/** The same with two tenants' clients. */
+export const twoTenants = (options?: Options) =>
   Effect.gen(function* () {
-    const { simulator, start } = yield* make({ ...options, authentication: withSecret })
-    const { url } = yield* start
-    const connectAs = (tenant: string) =>
-      Effect.flatMap(sign({ ...claims, tenant, sub: `user-of-${tenant}` }), token => connect(url, bearer(token)))
-    return { simulator, connectAs, acme: yield* connectAs("acme"), evil: yield* connectAs("evil") }
+    const made = yield* makeTenants(options)
+    return { ...made, acme: yield* made.connectAs("acme"), evil: yield* made.connectAs("evil") }
   })
+
+/** Tests of a gateway that accepts tokens signed with the secret, by the real clock. */
+export const secured = given(it.scopedLive, () => makeStarted({ authentication: withSecret }))
+
+/** Tests with two tenants' clients, by the real clock. */
+export const shared = given(it.scopedLive, twoTenants)
 
 const isAnswer = Schema.is(Answer)
 

@@ -1,10 +1,12 @@
 /** A platform whose connections a test opens, refuses and drops. */
+import { it } from "@effect/vitest"
 import { Effect, Exit, Mailbox, Ref, Stream } from "effect"
 import type * as AgentPlatform from "../../../src/Upstream/AgentPlatform.ts"
 import * as InstanceConnection from "../../../src/Upstream/InstanceConnection.ts"
 import { OversizedFrame } from "../../../src/Upstream/PlatformEvent.ts"
 import { type OpenSocket, SocketClosed } from "../../../src/Upstream/PlatformSocket.ts"
 import { UpstreamFailure } from "../../../src/Upstream/Resilience/UpstreamFailure.ts"
+import { given } from "../../Given.ts"
 import { eventsOf } from "../Platform.ts"
 
 /** The server of one socket. */
@@ -127,5 +129,25 @@ export const collect = <E>(connection: AgentPlatform.InstanceConnection<E>) =>
     )
     return { ids: Ref.get(ids), fiber }
   })
+
+/** The dials of a platform, all of which it opens unless a test says otherwise. */
+type Dials = Parameters<typeof makePlatform>
+
+const connect = (dials: Dials = ["open"]) =>
+  Effect.gen(function* () {
+    const platform = makePlatform(...dials)
+    return { ...platform, connection: yield* platform.connect() }
+  })
+
+/** Tests of a connection. */
+export const connected = given(it.scoped, connect)
+
+/** Tests of a connection of which all events are read. */
+export const read = given(it.scoped, (dials?: Dials) =>
+  Effect.gen(function* () {
+    const made = yield* connect(dials)
+    return { ...made, ...(yield* collect(made.connection)) }
+  })
+)
 
 export const message = { type: "message", content: "hi", turnId: "t" } as const

@@ -1,57 +1,38 @@
 /** Events of an instance: silence of the connection, slow consumers, and where it resumes. */
+
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, FastCheck as fc, Logger, LogLevel, Stream, TestClock, TestContext } from "effect"
 import { OversizedFrame } from "../../../src/Upstream/PlatformEvent.ts"
 import { times } from "../../Scale.ts"
 import * as Interleaving from "../Interleaving.ts"
 import { eventsOf } from "../Platform.ts"
-import { collect, makePlatform } from "./Fixture.ts"
+import { collect, connected, makePlatform, read } from "./Fixture.ts"
 
 describe("InstanceConnection", () => {
-  it.scoped("has an error in place of an event that is too large, and continues", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open")
-      const connection = yield* connect()
-      const members = `{"id":"e2","type":"tool.result","output":[${"0,".repeat(40_000)}0]}`
-      peers[0]!.emit({ type: "a", id: "e1" }, new OversizedFrame("has 2 bytes; the limit is 1"), members)
-      peers[0]!.emit({ type: "b", id: "e3" })
-      const events = yield* Stream.runCollect(Stream.take(eventsOf(connection), 4))
-      const leftOut = (problem: string) => ({
-        id: undefined,
+  connected("has an error in place of an event that is too large, and continues", function* ({ connection, peers }) {
+    const members = `{"id":"e2","type":"tool.result","output":[${"0,".repeat(40_000)}0]}`
+    peers[0]!.emit({ type: "a", id: "e1" }, new OversizedFrame("has 2 bytes; the limit is 1"), members)
+    peers[0]!.emit({ type: "b", id: "e3" })
+    const events = yield* Stream.runCollect(Stream.take(eventsOf(connection), 4))
+    const leftOut = (problem: string) => ({
+      id: undefined,
+      type: "error",
+      payload: {
         type: "error",
-        payload: {
-          type: "error",
-          code: "event_too_large",
-          message: `An event of the agent was left out, because it ${problem}`
-        }
-      })
-      expect([...events]).toMatchObject([
-        { id: "e1" },
-        leftOut("has 2 bytes; the limit is 1"),
-        leftOut("has more than 32768 members and elements"),
-        { id: "e3" }
-      ])
-      peers[0]!.drop()
-      yield* TestClock.adjust("1 second")
-      expect(peers[1]!.after).toBe("e3")
-    })
-  )
-
-  it.scoped("lets a consumer have few large events at once", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open")
-      const connection = yield* connect()
-      const large = "x".repeat(300_000)
-      peers[0]!.emit({ type: "a" }, { type: "b" }, { type: "c", large }, { type: "d", large }, { type: "e" })
-      yield* TestClock.adjust(0)
-      const types: Array<ReadonlyArray<string>> = []
-      while (types.flat().length < 5) {
-        const [received] = yield* connection.take
-        types.push(received.flatMap(one => ("type" in one ? [one.type] : [])))
+        code: "event_too_large",
+        message: `An event of the agent was left out, because it ${problem}`
       }
-      expect(types).toEqual([["a", "b", "c"], ["d"], ["e"]])
     })
-  )
+    expect([...events]).toMatchObject([
+      { id: "e1" },
+      leftOut("has 2 bytes; the limit is 1"),
+      leftOut("has more than 32768 members and elements"),
+      { id: "e3" }
+    ])
+    peers[0]!.drop()
+    yield* TestClock.adjust("1 second")
+    expect(peers[1]!.after).toBe("e3")
+  })
 
   it.scoped("gives what waits before its end, and before its failure", () =>
     Effect.gen(function* () {
@@ -69,30 +50,36 @@ describe("InstanceConnection", () => {
     })
   )
 
-  it.scoped("gives up a silent connection, but not one that answers pings", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open")
-      const connection = yield* connect()
-      yield* collect(connection)
-      peers[0]!.answerPings()
-      yield* TestClock.adjust("10 minutes")
-      expect(peers).toHaveLength(1)
-      expect(peers[0]!.pings()).toBeGreaterThan(10)
-      peers[0]!.drop()
-      yield* TestClock.adjust("1 second")
-      expect(peers).toHaveLength(2)
-      yield* TestClock.adjust("39 seconds")
-      expect(peers).toHaveLength(2)
-      yield* TestClock.adjust("10 seconds")
-      expect(peers).toHaveLength(3)
-      expect(peers[1]!.isReleased()).toBe(true)
-    })
-  )
+  connected("lets a consumer have few large events at once", function* ({ connection, peers }) {
+    const large = "x".repeat(300_000)
+    peers[0]!.emit({ type: "a" }, { type: "b" }, { type: "c", large }, { type: "d", large }, { type: "e" })
+    yield* TestClock.adjust(0)
+    const types: Array<ReadonlyArray<string>> = []
+    while (types.flat().length < 5) {
+      const [received] = yield* connection.take
+      types.push(received.flatMap(one => ("type" in one ? [one.type] : [])))
+    }
+    expect(types).toEqual([["a", "b", "c"], ["d"], ["e"]])
+  })
 
-  it.scoped("reads no more than a bounded number of events ahead, and takes a busy consumer for no dead platform", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open")
-      const connection = yield* connect()
+  read("gives up a silent connection, but not one that answers pings", function* ({ peers }) {
+    peers[0]!.answerPings()
+    yield* TestClock.adjust("10 minutes")
+    expect(peers).toHaveLength(1)
+    expect(peers[0]!.pings()).toBeGreaterThan(10)
+    peers[0]!.drop()
+    yield* TestClock.adjust("1 second")
+    expect(peers).toHaveLength(2)
+    yield* TestClock.adjust("39 seconds")
+    expect(peers).toHaveLength(2)
+    yield* TestClock.adjust("10 seconds")
+    expect(peers).toHaveLength(3)
+    expect(peers[1]!.isReleased()).toBe(true)
+  })
+
+  connected(
+    "reads no more than a bounded number of events ahead, and takes a busy consumer for no dead platform",
+    function* ({ connection, peers }) {
       peers[0]!.emit(...Array.from({ length: 1000 }, (_, i) => ({ type: "a", id: `e${i}` })))
       yield* TestClock.adjust("1 hour")
       expect(peers).toHaveLength(1)
@@ -100,13 +87,12 @@ describe("InstanceConnection", () => {
       const { ids } = yield* collect(connection)
       yield* TestClock.adjust(0)
       expect(yield* ids).toEqual(Array.from({ length: 1000 }, (_, i) => `e${i}`))
-    })
+    }
   )
 
-  it.scoped("gives up a silent connection after one that was given up while its event waited for room", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open")
-      yield* connect()
+  connected(
+    "gives up a silent connection after one that was given up while its event waited for room",
+    function* ({ peers }) {
       peers[0]!.emit(...Array.from({ length: 64 }, (_, i) => ({ type: "a", id: `e${i}` })))
       peers[0]!.emitTooLate({ type: "a", id: "late" })
       yield* TestClock.adjust("1 minute")
@@ -115,7 +101,7 @@ describe("InstanceConnection", () => {
       yield* TestClock.adjust("1 minute")
       expect(peers[1]!.pings()).toBe(1)
       expect(peers[1]!.isReleased()).toBe(true)
-    })
+    }
   )
 
   it.live("resumes after the last event that it has delivered, wherever a connection was closed", () =>

@@ -3,37 +3,31 @@ import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber, TestClock } from "effect"
 import * as InstanceConnection from "../../../src/Upstream/InstanceConnection.ts"
 import { stateOf } from "../Platform.ts"
-import { collect, failure, gone, makePlatform } from "./Fixture.ts"
+import { collect, failure, gone, makePlatform, read } from "./Fixture.ts"
 
 describe("InstanceConnection", () => {
   for (const refusal of [
     failure({ reason: "status", statusCode: 401 }),
     failure({ reason: "status", statusCode: 403 })
   ]) {
-    it.scoped(`fails when the platform answers ${refusal.statusCode}`, () =>
-      Effect.gen(function* () {
-        const { connect, peers, tries } = makePlatform("open", refusal)
-        const connection = yield* connect()
-        const { fiber } = yield* collect(connection)
+    read(
+      `fails when the platform answers ${refusal.statusCode}`,
+      ["open", refusal],
+      function* ({ connection, fiber, peers, tries }) {
         peers[0]!.drop()
         yield* TestClock.adjust("1 hour")
         expect(yield* Effect.flip(Fiber.join(fiber))).toMatchObject({ statusCode: refusal.statusCode })
         expect(yield* stateOf(connection)).toBe("closed")
         expect(tries).toHaveLength(2)
-      })
+      }
     )
   }
 
-  it.scoped("fails at a frame that is too long, which would only come again", () =>
-    Effect.gen(function* () {
-      const { connect, peers, tries } = makePlatform("open")
-      const connection = yield* connect()
-      const { fiber } = yield* collect(connection)
-      peers[0]!.drop(true)
-      expect(yield* Effect.flip(Fiber.join(fiber))).toMatchObject({ reason: "too_large" })
-      expect(tries).toHaveLength(1)
-    })
-  )
+  read("fails at a frame that is too long, which would only come again", function* ({ fiber, peers, tries }) {
+    peers[0]!.drop(true)
+    expect(yield* Effect.flip(Fiber.join(fiber))).toMatchObject({ reason: "too_large" })
+    expect(tries).toHaveLength(1)
+  })
 
   it.scoped("keeps retrying for hours, with waits of at most ten seconds", () =>
     Effect.gen(function* () {
@@ -54,10 +48,9 @@ describe("InstanceConnection", () => {
     })
   )
 
-  it.scoped("keeps its waits while connections drop at once, and resets them after a good one", () =>
-    Effect.gen(function* () {
-      const { connect, peers, tries } = makePlatform("open")
-      yield* Effect.flatMap(connect(), collect)
+  read(
+    "keeps its waits while connections drop at once, and resets them after a good one",
+    function* ({ peers, tries }) {
       for (let i = 0; i < 150; i++) {
         peers.at(-1)!.drop()
         yield* TestClock.adjust("200 millis")
@@ -70,7 +63,7 @@ describe("InstanceConnection", () => {
       peers.at(-1)!.drop()
       yield* TestClock.adjust("200 millis")
       expect(peers).toHaveLength(before + 1)
-    })
+    }
   )
 
   it.effect("fails where the first connection does", () =>

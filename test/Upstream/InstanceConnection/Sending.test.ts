@@ -1,16 +1,15 @@
 /** Frames to an instance: how long they wait, in which order they go, and which of them may be lost. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Effect, Fiber, Option, TestClock } from "effect"
 import * as AgentPlatform from "../../../src/Upstream/AgentPlatform.ts"
 import type { UpstreamFailure } from "../../../src/Upstream/Resilience/UpstreamFailure.ts"
-import { collect, failure, makePlatform, message, type Peer } from "./Fixture.ts"
+import { connected, failure, message, type Peer, read } from "./Fixture.ts"
 
 describe("InstanceConnection", () => {
-  it.scoped("lets a frame wait for the connection, fifteen seconds at most", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open", failure({}), failure({}), "open", failure({}))
-      const connection = yield* connect()
-      yield* collect(connection)
+  read(
+    "lets a frame wait for the connection, fifteen seconds at most",
+    ["open", failure({}), failure({}), "open", failure({})],
+    function* ({ connection, peers }) {
       peers[0]!.drop()
       const sending = yield* Effect.fork(connection.send(message))
       yield* TestClock.adjust("2 seconds")
@@ -22,13 +21,12 @@ describe("InstanceConnection", () => {
       expect(yield* Fiber.poll(hopeless)).toEqual(Option.none())
       yield* TestClock.adjust("1 millis")
       expect(yield* Fiber.join(hopeless)).toMatchObject({ reason: "timeout" })
-    })
+    }
   )
 
-  it.scoped("sends each message once and in order, and reports those that may be lost", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open")
-      const connection = yield* connect()
+  connected(
+    "sends each message once and in order, and reports those that may be lost",
+    function* ({ connection, peers }) {
       const heard: Array<AgentPlatform.Received> = []
       const hear: Effect.Effect<void, UpstreamFailure> = Effect.flatMap(connection.take, ([values, isOver]) => {
         heard.push(...values)
@@ -53,14 +51,13 @@ describe("InstanceConnection", () => {
       expect(turnsOf(peers[1])).toEqual(["b", "c", "d"])
       // It comes behind what was heard before the loss: that may have said that the message arrived.
       expect(heard).toMatchObject([{ type: "a" }, new AgentPlatform.Undelivered(["lost"])])
-    })
+    }
   )
 
-  it.scoped("does not send what its sender takes back, and keeps to its time wherever it is called", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open", failure({}), failure({}), failure({}), "open")
-      const connection = yield* connect()
-      yield* collect(connection)
+  read(
+    "does not send what its sender takes back, and keeps to its time wherever it is called",
+    ["open", failure({}), failure({}), failure({}), "open"],
+    function* ({ connection, peers }) {
       peers[0]!.drop()
       const claimed: Array<boolean> = []
       const claim = () => {
@@ -84,6 +81,6 @@ describe("InstanceConnection", () => {
       yield* connection.send(message)
       yield* TestClock.adjust(0)
       expect(peers[1]!.sent).toHaveLength(1)
-    })
+    }
   )
 })

@@ -9,30 +9,6 @@ const open = (breaker: Breaker.Breaker) =>
   Effect.replicateEffect(Effect.either(breaker.protect(Effect.fail("broken"), verdict)), 5)
 
 describe("Breaker", () => {
-  it.scoped("is half open by the clock, in state, metric and log, without calls", () =>
-    Effect.gen(function* () {
-      const breaker = yield* Breaker.make("idle")
-      yield* open(breaker)
-      yield* TestClock.adjust("9999 millis")
-      expect(yield* gauge("idle")).toBe(2)
-      yield* TestClock.adjust("1 millis")
-      expect(yield* gauge("idle")).toBe(1)
-      expect(yield* transitions("idle", "open", "half_open")).toBe(1)
-      // A probe that hangs opens it again at its deadline, and that cooldown ends by the clock as well.
-      const probe = yield* Effect.fork(breaker.protect(Effect.never, verdict))
-      yield* TestClock.adjust("30 seconds")
-      expect(yield* gauge("idle")).toBe(2)
-      yield* TestClock.adjust("20 seconds")
-      expect(yield* gauge("idle")).toBe(1)
-      yield* Fiber.interrupt(probe)
-      // A probe that fails early brings the next change forward.
-      yield* Effect.either(breaker.protect(Effect.fail("broken"), verdict))
-      expect(yield* gauge("idle")).toBe(2)
-      yield* TestClock.adjust("40 seconds")
-      expect(yield* gauge("idle")).toBe(1)
-    })
-  )
-
   it.scoped("rejects others with a short delay while a probe is in progress, and background calls take no permit", () =>
     Effect.gen(function* () {
       const breaker = yield* Breaker.make("moment")
@@ -52,31 +28,38 @@ describe("Breaker", () => {
     })
   )
 
-  it.scoped("shows its state as a gauge, counts transitions and logs them", () =>
+  it.scoped("shows its state as a gauge, counts transitions and logs them, also those by the clock alone", () =>
     Effect.gen(function* () {
       const lines: Array<unknown> = []
       const logger = Logger.make(({ message }) => void lines.push(message))
       yield* Effect.gen(function* () {
         const breaker = yield* Breaker.make("seen")
         yield* open(breaker)
+        yield* TestClock.adjust("9999 millis")
         expect(yield* gauge("seen")).toBe(2)
-        yield* TestClock.adjust("10 seconds")
-        yield* Effect.either(breaker.protect(Effect.fail("broken"), verdict))
+        yield* TestClock.adjust("1 millis")
+        expect(yield* gauge("seen")).toBe(1)
+        // A probe that hangs opens it again at its deadline, and that cooldown ends by the clock as well.
+        const probe = yield* Effect.fork(breaker.protect(Effect.never, verdict))
+        yield* TestClock.adjust("30 seconds")
+        expect(yield* gauge("seen")).toBe(2)
         yield* TestClock.adjust("20 seconds")
+        expect(yield* gauge("seen")).toBe(1)
+        yield* Fiber.interrupt(probe)
+        // A probe that fails early brings the next change forward.
+        yield* Effect.either(breaker.protect(Effect.fail("broken"), verdict))
+        expect(yield* gauge("seen")).toBe(2)
+        yield* TestClock.adjust("40 seconds")
         yield* breaker.protect(Effect.void, verdict)
       }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, logger)))
       expect(yield* gauge("seen")).toBe(0)
-      expect(yield* transitions("seen", "closed", "open")).toBe(1)
-      expect(yield* transitions("seen", "open", "half_open")).toBe(2)
-      expect(yield* transitions("seen", "half_open", "open")).toBe(1)
-      expect(yield* transitions("seen", "half_open", "closed")).toBe(1)
-      expect(lines.flat()).toEqual([
-        "Circuit breaker closed → open",
-        "Circuit breaker open → half_open",
-        "Circuit breaker half_open → open",
-        "Circuit breaker open → half_open",
-        "Circuit breaker half_open → closed"
-      ])
+      const moves = ["closed → open", "open → half_open", "half_open → open", "half_open → closed"]
+      const counts = yield* Effect.forEach(moves, move =>
+        transitions("seen", ...(move.split(" → ") as [string, string]))
+      )
+      expect(counts).toEqual([1, 3, 2, 1])
+      const logged = [0, 1, 2, 1, 2, 1, 3].map(move => `Circuit breaker ${moves[move]}`)
+      expect(lines.flat()).toEqual(logged)
     })
   )
 })

@@ -1,61 +1,64 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
-import * as CircuitBreakerState from "../../../src/Upstream/Resilience/CircuitBreakerState.ts"
+import {
+  admit,
+  at,
+  initial,
+  nextChange,
+  type Permit,
+  type State,
+  defaults as settings,
+  settle,
+  type Verdict
+} from "../../../src/Upstream/Resilience/CircuitBreakerState.ts"
 import { times } from "../../Scale.ts"
 
-const settings = CircuitBreakerState.defaults
 const numRuns = times(300)
 
-type State = CircuitBreakerState.State
-
 /** Makes a call that ends at once. */
-const call = (state: State, now: number, verdict: CircuitBreakerState.Verdict): State => {
-  const [admission, admitted] = CircuitBreakerState.admit(state, now, settings)
+const call = (state: State, now: number, verdict: Verdict): State => {
+  const [admission, admitted] = admit(state, now, settings)
   expect(admission._tag).toBe("admitted")
-  return admission._tag === "admitted"
-    ? CircuitBreakerState.settle(admitted, admission.permit, verdict, now, settings)
-    : admitted
+  return admission._tag === "admitted" ? settle(admitted, admission.permit, verdict, now, settings) : admitted
 }
 
 const calls = (state: State, now: number, verdicts: string): State =>
   [...verdicts].reduce((state, letter) => call(state, now, letter === "f" ? "failure" : "success"), state)
 
-const opened = (now = 0): State => calls(CircuitBreakerState.initial, now, "fffff")
+const opened = (now = 0): State => calls(initial, now, "fffff")
 
-const permitAt = (state: State, now: number): readonly [CircuitBreakerState.Permit, State] => {
-  const [admission, after] = CircuitBreakerState.admit(state, now, settings)
+const permitAt = (state: State, now: number): readonly [Permit, State] => {
+  const [admission, after] = admit(state, now, settings)
   if (admission._tag !== "admitted") throw new Error("rejected")
   return [admission.permit, after]
 }
 
 describe("CircuitBreaker", () => {
   it("opens at five failures in a row, not at four, and a success in between resets the count", () => {
-    expect(calls(CircuitBreakerState.initial, 0, "ffff")._tag).toBe("closed")
-    expect(calls(CircuitBreakerState.initial, 0, "ffffsffff")._tag).toBe("closed")
+    expect(calls(initial, 0, "ffff")._tag).toBe("closed")
+    expect(calls(initial, 0, "ffffsffff")._tag).toBe("closed")
     expect(opened()).toMatchObject({ _tag: "open", until: 10_000, cooldownMillis: 10_000 })
   })
 
   it("says when time alone changes it", () => {
-    expect(CircuitBreakerState.nextChange(CircuitBreakerState.initial)).toBeUndefined()
-    expect(CircuitBreakerState.nextChange(opened())).toBe(10_000)
-    const idle = CircuitBreakerState.at(opened(), 10_000, settings)
-    expect(CircuitBreakerState.nextChange(idle)).toBeUndefined()
-    expect(CircuitBreakerState.nextChange(CircuitBreakerState.admit(idle, 10_000, settings)[1])).toBe(40_000)
+    expect(nextChange(initial)).toBeUndefined()
+    expect(nextChange(opened())).toBe(10_000)
+    const idle = at(opened(), 10_000, settings)
+    expect(nextChange(idle)).toBeUndefined()
+    expect(nextChange(admit(idle, 10_000, settings)[1])).toBe(40_000)
   })
 
   it("lets background calls through when half open, which take no permit and disturb no probe", () => {
-    const background = (state: State, now: number, verdict: CircuitBreakerState.Verdict): State => {
-      const [admission, after] = CircuitBreakerState.admit(state, now, settings, true)
-      return admission._tag === "admitted"
-        ? CircuitBreakerState.settle(after, admission.permit, verdict, now, settings)
-        : after
+    const background = (state: State, now: number, verdict: Verdict): State => {
+      const [admission, after] = admit(state, now, settings, true)
+      return admission._tag === "admitted" ? settle(after, admission.permit, verdict, now, settings) : after
     }
-    expect(CircuitBreakerState.admit(opened(), 9000, settings, true)[0]).toEqual({
+    expect(admit(opened(), 9000, settings, true)[0]).toEqual({
       _tag: "rejected",
       retryAfterMillis: 1000
     })
-    const idle = CircuitBreakerState.at(opened(), 10_000, settings)
-    expect(CircuitBreakerState.admit(idle, 10_000, settings, true)[1]).toEqual(idle)
+    const idle = at(opened(), 10_000, settings)
+    expect(admit(idle, 10_000, settings, true)[1]).toEqual(idle)
     expect(background(idle, 10_000, "success")._tag).toBe("closed")
     expect(background(idle, 10_000, "failure")).toMatchObject({ _tag: "open", until: 30_000 })
     expect(background(idle, 10_000, "abandoned")).toEqual(idle)
@@ -64,53 +67,50 @@ describe("CircuitBreaker", () => {
       expect(background(probing, 10_001, verdict)).toEqual(probing)
     expect(background(probing, 10_001, "success")._tag).toBe("closed")
     // The probe's own verdict still counts.
-    expect(CircuitBreakerState.settle(probing, permit, "failure", 10_002, settings)._tag).toBe("open")
-    const failing = Array.from({ length: 5 }).reduce<State>(
-      state => background(state, 0, "failure"),
-      CircuitBreakerState.initial
-    )
+    expect(settle(probing, permit, "failure", 10_002, settings)._tag).toBe("open")
+    const failing = Array.from({ length: 5 }).reduce<State>(state => background(state, 0, "failure"), initial)
     expect(failing._tag).toBe("open")
   })
 
   it("opens at half of twenty calls, not at half of nineteen nor at less than half", () => {
-    expect(calls(CircuitBreakerState.initial, 0, "fsfsfsfsfsfsfsfsfsf")._tag).toBe("closed")
-    expect(calls(CircuitBreakerState.initial, 0, "fsfsfsfsfsfsfsfsfsfs")._tag).toBe("open")
-    expect(calls(CircuitBreakerState.initial, 0, "fsfsfsfsfsfsfsfsfsss")._tag).toBe("closed")
+    expect(calls(initial, 0, "fsfsfsfsfsfsfsfsfsf")._tag).toBe("closed")
+    expect(calls(initial, 0, "fsfsfsfsfsfsfsfsfsfs")._tag).toBe("open")
+    expect(calls(initial, 0, "fsfsfsfsfsfsfsfsfsss")._tag).toBe("closed")
   })
 
   it("forgets calls that are more than 30 s old", () => {
-    const early = calls(CircuitBreakerState.initial, 0, "ffsffsffsffs")
+    const early = calls(initial, 0, "ffsffsffsffs")
     expect(calls(early, 29_000, "ssssssss")._tag).toBe("closed")
     expect(calls(early, 29_000, "sfsfsfsf")._tag).toBe("open")
     expect(calls(early, 31_000, "sfsfsfsf")._tag).toBe("closed")
   })
 
   it("does not count abandoned calls", () => {
-    let state: State = CircuitBreakerState.initial
+    let state: State = initial
     for (let i = 0; i < 100; i++) state = call(state, 0, "abandoned")
-    expect(state).toEqual(CircuitBreakerState.initial)
+    expect(state).toEqual(initial)
     state = calls(state, 0, "ffff")
     expect(call(call(state, 0, "abandoned"), 0, "failure")._tag).toBe("open")
   })
 
   it("rejects while open and says for how long", () => {
-    const [admission, state] = CircuitBreakerState.admit(opened(), 4000, settings)
+    const [admission, state] = admit(opened(), 4000, settings)
     expect(admission).toEqual({ _tag: "rejected", retryAfterMillis: 6000 })
     expect(state).toEqual(opened())
-    expect(CircuitBreakerState.at(opened(), 9999, settings)._tag).toBe("open")
-    expect(CircuitBreakerState.at(opened(), 10_000, settings)._tag).toBe("half_open")
+    expect(at(opened(), 9999, settings)._tag).toBe("open")
+    expect(at(opened(), 10_000, settings)._tag).toBe("half_open")
   })
 
   it("lets one probe through after the cooldown, and closes at its success", () => {
     const [permit, probing] = permitAt(opened(), 10_000)
     expect(probing._tag).toBe("half_open")
     // Others retry soon, and no later than the deadline of the probe.
-    expect(CircuitBreakerState.admit(probing, 10_001, settings)[0]).toEqual({
+    expect(admit(probing, 10_001, settings)[0]).toEqual({
       _tag: "rejected",
       retryAfterMillis: 1000
     })
-    expect(CircuitBreakerState.admit(probing, 39_500, settings)[0]).toEqual({ _tag: "rejected", retryAfterMillis: 500 })
-    const closed = CircuitBreakerState.settle(probing, permit, "success", 10_002, settings)
+    expect(admit(probing, 39_500, settings)[0]).toEqual({ _tag: "rejected", retryAfterMillis: 500 })
+    const closed = settle(probing, permit, "success", 10_002, settings)
     expect(closed).toMatchObject({ _tag: "closed", failuresInRow: 0, calls: [] })
   })
 
@@ -128,40 +128,40 @@ describe("CircuitBreaker", () => {
 
   it("gives the permit of an abandoned probe to the next call", () => {
     const [permit, probing] = permitAt(opened(), 10_000)
-    const waiting = CircuitBreakerState.settle(probing, permit, "abandoned", 11_000, settings)
+    const waiting = settle(probing, permit, "abandoned", 11_000, settings)
     expect(waiting).toMatchObject({ _tag: "half_open", probeDeadline: undefined, cooldownMillis: 10_000 })
     const [second, again] = permitAt(waiting, 11_000)
     // The abandoned one has nothing to say any more.
-    expect(CircuitBreakerState.settle(again, permit, "success", 11_000, settings)).toEqual(again)
-    expect(CircuitBreakerState.settle(again, second, "success", 11_000, settings)._tag).toBe("closed")
+    expect(settle(again, permit, "success", 11_000, settings)).toEqual(again)
+    expect(settle(again, second, "success", 11_000, settings)._tag).toBe("closed")
   })
 
   it("takes a probe that hangs for a failed one at its deadline", () => {
     const [permit, probing] = permitAt(opened(), 10_000)
-    expect(CircuitBreakerState.at(probing, 39_999, settings)).toEqual(probing)
-    const reopened = CircuitBreakerState.at(probing, 40_000, settings)
+    expect(at(probing, 39_999, settings)).toEqual(probing)
+    const reopened = at(probing, 40_000, settings)
     expect(reopened).toMatchObject({ _tag: "open", until: 60_000, cooldownMillis: 20_000 })
-    expect(CircuitBreakerState.settle(probing, permit, "success", 40_000, settings)).toEqual(reopened)
+    expect(settle(probing, permit, "success", 40_000, settings)).toEqual(reopened)
     // There was no call for long: both the deadline and the next cooldown have passed.
-    expect(CircuitBreakerState.at(probing, 60_000, settings)).toMatchObject({
+    expect(at(probing, 60_000, settings)).toMatchObject({
       _tag: "half_open",
       cooldownMillis: 20_000
     })
   })
 
   it("ignores verdicts on calls from before a transition", () => {
-    const [late, state] = permitAt(CircuitBreakerState.initial, 0)
+    const [late, state] = permitAt(initial, 0)
     const open = calls(state, 0, "fffff")
-    expect(CircuitBreakerState.settle(open, late, "success", 1, settings)).toEqual(open)
-    expect(CircuitBreakerState.settle(open, late, "failure", 1, settings)).toEqual(open)
+    expect(settle(open, late, "success", 1, settings)).toEqual(open)
+    expect(settle(open, late, "failure", 1, settings)).toEqual(open)
     const closed = call(open, 10_000, "success")
-    expect(CircuitBreakerState.settle(closed, late, "failure", 10_001, settings)).toEqual(closed)
+    expect(settle(closed, late, "failure", 10_001, settings)).toEqual(closed)
   })
 
   type Event =
     | { readonly _tag: "pass"; readonly millis: number }
     | { readonly _tag: "call" }
-    | { readonly _tag: "end"; readonly which: number; readonly verdict: CircuitBreakerState.Verdict }
+    | { readonly _tag: "end"; readonly which: number; readonly verdict: Verdict }
 
   const event: fc.Arbitrary<Event> = fc.oneof(
     fc.record({
@@ -199,17 +199,17 @@ describe("CircuitBreaker", () => {
   it("no sequence of events leads to an undefined state, lets a call through before the cooldown, or two while half open", () => {
     fc.assert(
       fc.property(fc.array(event, { maxLength: 200 }), events => {
-        let state: State = CircuitBreakerState.initial
+        let state: State = initial
         let now = 1_700_000_000_000
-        const under: Array<CircuitBreakerState.Permit> = []
+        const under: Array<Permit> = []
         for (const event of events) {
-          const before = CircuitBreakerState.at(state, now, settings)
+          const before = at(state, now, settings)
           switch (event._tag) {
             case "pass":
               now += event.millis
               break
             case "call": {
-              const [admission, after] = CircuitBreakerState.admit(state, now, settings)
+              const [admission, after] = admit(state, now, settings)
               if (admission._tag === "admitted") {
                 expect(before._tag === "open").toBe(false)
                 if (before._tag === "half_open") expect(before.probeDeadline).toBeUndefined()
@@ -225,7 +225,7 @@ describe("CircuitBreaker", () => {
             case "end": {
               const [permit] = under.splice(event.which % Math.max(1, under.length), 1)
               if (permit === undefined) break
-              state = CircuitBreakerState.settle(state, permit, event.verdict, now, settings)
+              state = settle(state, permit, event.verdict, now, settings)
               // Only failures open, only a success closes.
               if (event.verdict === "abandoned") expect(state._tag).toBe(before._tag)
               if (before._tag !== "closed" && state._tag === "closed") expect(event.verdict).toBe("success")
@@ -246,10 +246,10 @@ describe("CircuitBreaker", () => {
         let [state, now] = [opened(), 0]
         for (const wait of waits) {
           now += wait
-          const [admission, after] = CircuitBreakerState.admit(state, now, settings)
+          const [admission, after] = admit(state, now, settings)
           state = after
           if (admission._tag === "admitted" && wait !== 1000) {
-            state = CircuitBreakerState.settle(state, admission.permit, "failure", now, settings)
+            state = settle(state, admission.permit, "failure", now, settings)
           }
         }
         // Longer than any deadline and cooldown together.

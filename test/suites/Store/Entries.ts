@@ -1,8 +1,22 @@
-import * as TestClock from "effect/TestClock"
 import { expect } from "@effect/vitest"
 import { Effect, Either, Option } from "effect"
-import { type Precondition, ifVersion } from "../../../src/Kv/Write.ts"
-import { type Check, del, expireAll, feed, get, json, keys, lastSeq, put, remove, set, start, write } from "./Fixture.ts"
+import * as TestClock from "effect/TestClock"
+import { ifVersion, type Precondition } from "../../../src/Kv/Write.ts"
+import {
+  type Check,
+  del,
+  expireAll,
+  feed,
+  get,
+  json,
+  keys,
+  lastSeq,
+  put,
+  remove,
+  set,
+  start,
+  write
+} from "./Fixture.ts"
 
 const namespace = "tenant:t1/area"
 

@@ -1,14 +1,12 @@
 /** What a gateway that was killed, or a failure, has left in the session database without an entry in the store. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Fiber, Layer, Option } from "effect"
+import { Context, Effect, Fiber, Option } from "effect"
 import { JsonText } from "../../../../src/base/Json/JsonText.ts"
 import { SessionElsewhere, SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { keyOf, namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import { until, withWallClock } from "../../../../src/Simulator/Testing/Time.ts"
-import { alice, inMemory, make, pass } from "../../Fixture.ts"
-
-type Events = Context.Tag.Service<SessionEvents>
+import { alice, make, pass, storedWith } from "../../Fixture.ts"
 
 const configured = { agentType: "echo", environment: { PASSWORD: "p" } }
 const configuration = { environment: JSON.stringify(configured.environment), deployment: null }
@@ -16,18 +14,6 @@ const nothing = { environment: null, deployment: null }
 
 /** Two passes, and the pause between them. */
 const twoPasses = pass("12 minutes", "1 minute")
-
-/** What is stored, with other members of the two stores. */
-const changed = (events: (events: Events) => Partial<Events>, store: Partial<Context.Tag.Service<Store>> = {}) =>
-  Layer.map(inMemory, context =>
-    context.pipe(
-      Context.add(Store, { ...Context.get(context, Store), ...store }),
-      Context.add(SessionEvents, {
-        ...Context.get(context, SessionEvents),
-        ...events(Context.get(context, SessionEvents))
-      })
-    )
-  )
 
 describe("orphaned sessions", () => {
   it.scoped("of a killed gateway are removed by the next one, and no others", () =>
@@ -61,7 +47,7 @@ describe("orphaned sessions", () => {
   it.scoped("that still have instances to stop, or belong to another node, are left to those who stop them", () =>
     Effect.gen(function* () {
       const removed: Array<string> = []
-      const shared = changed(({ remove }) => ({
+      const shared = storedWith(({ remove }) => ({
         unfinished: Effect.succeed([]),
         remove: session => {
           removed.push(session)
@@ -86,7 +72,7 @@ describe("orphaned sessions", () => {
       Effect.gen(function* () {
         const gate = yield* Effect.makeLatch(false)
         let waiting = 0
-        const slow = changed(({ configure }) => ({
+        const slow = storedWith(({ configure }) => ({
           configure: (...given) =>
             Effect.zipRight(
               configure(...given),
@@ -122,9 +108,9 @@ describe("orphaned sessions", () => {
     Effect.gen(function* () {
       const unavailable = new StoreUnavailable({ reason: "no answer" })
       let isUnavailable = false
-      const failing = changed(
+      const failing = storedWith(
         ({ remove }) => ({ remove: session => Effect.suspend(() => (isUnavailable ? unavailable : remove(session))) }),
-        { commit: () => unavailable }
+        () => ({ commit: () => unavailable })
       )
       const { start, stored } = yield* make({ stored: failing })
       const events = Context.get(stored, SessionEvents)

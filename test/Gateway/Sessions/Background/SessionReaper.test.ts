@@ -15,7 +15,7 @@ import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import { until } from "../../../../src/Simulator/Testing/Time.ts"
 import { AgentPlatform } from "../../../../src/Upstream/AgentPlatform.ts"
 import { Inference } from "../../../../src/Upstream/Inference.ts"
-import { alice, make, makeSession, pass, upstreams } from "../../Fixture.ts"
+import { alice, make, pass, timed, upstreams } from "../../Fixture.ts"
 
 /** A gateway that was killed with active sessions, and another one on what it has stored. */
 const restarted = (
@@ -150,9 +150,9 @@ describe("recovery of sessions", () => {
 })
 
 describe("sessions whose entries are removed by another client", () => {
-  it.scoped("are deleted: subscribers learn it, and instances are stopped", () =>
-    Effect.gen(function* () {
-      const { simulator, stored, sessions, id } = yield* makeSession()
+  timed(
+    "are deleted: subscribers learn it, and instances are stopped",
+    function* ({ id, sessions, simulator, stored }) {
       const other = yield* sessions.create(alice, { agentType: "echo" })
       yield* sessions.start(alice, id)
       yield* sessions.start(alice, other.id)
@@ -169,7 +169,7 @@ describe("sessions whose entries are removed by another client", () => {
       expect(yield* Effect.flip(sessions.get(alice, id))).toMatchObject({ _tag: "SessionNotFound" })
       expect((yield* sessions.get(alice, other.id)).state).toBe("active")
       expect(yield* Context.get(stored, SessionEvents).find(`acme/${id}`)).toEqual(Option.none())
-    })
+    }
   )
 })
 

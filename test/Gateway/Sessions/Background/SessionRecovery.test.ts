@@ -6,6 +6,7 @@ import { namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRec
 import { Store } from "../../../../src/Kv/Store.ts"
 import {
   alice,
+  createSessions,
   endsOf,
   history,
   isDense,
@@ -25,9 +26,7 @@ describe("Shutdown and recovery of sessions", () => {
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const first = yield* start
-      const ids = yield* Effect.forEach([1, 2, 3], () =>
-        Effect.map(first.sessions.create(alice, { agentType: "echo" }), ({ id }) => id)
-      )
+      const ids = yield* createSessions(first.sessions, 3)
       yield* Effect.forEach(ids, id => first.sessions.start(alice, id))
       const turnId = yield* first.sessions.send(alice, ids[0]!, "/hang")
       yield* first.stop

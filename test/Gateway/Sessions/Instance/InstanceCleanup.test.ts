@@ -4,30 +4,47 @@ import { Context, Effect, Either, Fiber, Redacted, TestClock } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import type { Sessions } from "../../../../src/Gateway/Sessions.ts"
 import type { Simulator } from "../../../../src/Simulator/Simulator.ts"
-import { alice, breathe, inTime, listen, make, makeSession, pass, timed } from "../../Fixture.ts"
+import {
+  alice,
+  breathe,
+  endsOf,
+  heard,
+  inTime,
+  listen,
+  live,
+  make,
+  makeSession,
+  pass,
+  statesOf,
+  timed
+} from "../../Fixture.ts"
 
 const secrets = (name: string) => ({ [name]: Redacted.make(`value of ${name}`) })
 
 const withSecrets = (name: string) => ({ create: { secrets: secrets(name) } })
+
+/** A platform that ignores idempotency keys. */
+const forgetful = { simulator: { limits: { idempotencyKeys: 0 } } }
 
 /** The answers to as many tries as a creation has are lost, although each is carried out. */
 const lostAnswers = { operation: "create", times: 3, fault: { kind: "drop", after: 0 } } as const
 
 const noStops = { operation: "stop", fault: { kind: "status", status: 503 } } as const
 
+/** Runs what takes time, and lets it pass. */
+const timely = <A, E>(call: Effect.Effect<A, E>) => Effect.flatMap(Effect.fork(call), inTime)
+
 /** Lets time pass until a platform is in a state. */
 const reaches = (simulator: Simulator["Type"], isReached: Parameters<Simulator["Type"]["awaitState"]>[0]) =>
-  Effect.flatMap(Effect.fork(simulator.awaitState(isReached)), inTime)
+  timely(simulator.awaitState(isReached))
 
 /** Brings a session up twice on a platform that does not stop the first instance, and continues to refuse. */
 const leavePendingStop = (simulator: Simulator["Type"], sessions: Sessions["Type"], id: string) =>
   Effect.gen(function* () {
     yield* sessions.start(alice, id)
     const fault = yield* simulator.inject(noStops)
-    const stopping = yield* Effect.fork(sessions.stop(alice, id))
-    yield* inTime(stopping)
-    const starting = yield* Effect.fork(sessions.start(alice, id))
-    expect(yield* inTime(starting)).toMatchObject({ state: "active" })
+    yield* timely(sessions.stop(alice, id))
+    expect(yield* timely(sessions.start(alice, id))).toMatchObject({ state: "active" })
     expect((yield* simulator.state).instances).toHaveLength(2)
     return fault
   })
@@ -35,8 +52,9 @@ const leavePendingStop = (simulator: Simulator["Type"], sessions: Sessions["Type
 describe("secrets given with start_session", () => {
   timed("are used if an earlier creation is uncertain", withSecrets("OLD"), function* ({ simulator, sessions, id }) {
     yield* simulator.inject(lostAnswers)
-    const failing = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
-    expect(yield* inTime(failing)).toMatchObject({ _tag: "AgentPlatformConnectionError" })
+    expect(yield* timely(Effect.flip(sessions.start(alice, id)))).toMatchObject({
+      _tag: "AgentPlatformConnectionError"
+    })
     const { instanceId } = yield* sessions.start(alice, id, { secrets: secrets("NEW") })
     const { instances } = yield* simulator.state
     expect(instances.find(({ id }) => id === instanceId)?.secretNames).toEqual(["NEW"])
@@ -48,8 +66,7 @@ describe("secrets given with start_session", () => {
     withSecrets("SAME"),
     function* ({ simulator, sessions, id }) {
       yield* simulator.inject(lostAnswers)
-      const failing = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
-      yield* inTime(failing)
+      yield* timely(Effect.flip(sessions.start(alice, id)))
       expect(yield* sessions.start(alice, id, { secrets: secrets("SAME") })).toMatchObject({ state: "active" })
       expect(yield* simulator.state).toMatchObject({ created: 1, instances: [{ secretNames: ["SAME"] }] })
     }
@@ -67,8 +84,7 @@ describe("secrets given with start_session", () => {
       yield* simulator.inject(lostAnswers)
       const second = yield* start
       yield* simulator.awaitState(({ requests }) => requests.create >= 2)
-      const starting = yield* Effect.fork(second.sessions.start(alice, id, { secrets: secrets("TOKEN") }))
-      const { instanceId, ...session } = yield* inTime(starting)
+      const { instanceId, ...session } = yield* timely(second.sessions.start(alice, id, { secrets: secrets("TOKEN") }))
       expect(session).not.toHaveProperty("missingSecrets")
       const { instances } = yield* simulator.state
       expect(instances.find(({ id }) => id === instanceId)?.secretNames).toEqual(["TOKEN"])
@@ -79,18 +95,17 @@ describe("secrets given with start_session", () => {
 
   timed(
     "are used while an earlier creation is in progress",
-    withSecrets("OLD"),
+    { ...withSecrets("OLD"), ...forgetful },
     function* ({ simulator, sessions, id }) {
       yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 18_000 } })
       yield* Effect.fork(Effect.ignore(sessions.start(alice, id)))
       yield* simulator.awaitState(({ requests }) => requests.create === 1)
-      const stopping = yield* Effect.fork(sessions.stop(alice, id))
-      expect(yield* inTime(stopping)).toMatchObject({ state: "inactive", instanceId: null })
-      const starting = yield* Effect.fork(sessions.start(alice, id, { secrets: secrets("NEW") }))
-      const { instanceId } = yield* inTime(starting)
+      expect(yield* timely(sessions.stop(alice, id))).toMatchObject({ state: "inactive", instanceId: null })
+      const { instanceId } = yield* timely(sessions.start(alice, id, { secrets: secrets("NEW") }))
       yield* pass("20 seconds", "1 second")
-      const { created, instances } = yield* reaches(simulator, ({ instances }) => instances.length === 1)
-      expect(created).toBe(2)
+      const { created, instances, requests } = yield* reaches(simulator, ({ instances }) => instances.length === 1)
+      // Neither is asked for again by its key.
+      expect([created, requests.create]).toEqual([2, 2])
       expect(instances).toMatchObject([{ id: instanceId, secretNames: ["NEW"] }])
     }
   )
@@ -107,8 +122,7 @@ describe("A platform that does not stop instances", () => {
       yield* Effect.forEach(busy, id => first.sessions.start(alice, id))
       yield* simulator.inject(noStops)
       for (const id of busy.slice(0, 2)) {
-        const stopping = yield* Effect.fork(first.sessions.stop(alice, id))
-        expect(yield* inTime(stopping)).toMatchObject({ state: "inactive" })
+        expect(yield* timely(first.sessions.stop(alice, id))).toMatchObject({ state: "inactive" })
       }
       expect(yield* first.sessions.start(alice, free)).toMatchObject({ state: "active" })
       yield* first.kill
@@ -116,8 +130,7 @@ describe("A platform that does not stop instances", () => {
       const refused: Array<string> = []
       yield* Effect.repeatN(
         Effect.gen(function* () {
-          const listing = yield* Effect.fork(Effect.either(second.sessions.listFiles(alice, free, {})))
-          const answer = yield* inTime(listing)
+          const answer = yield* timely(Effect.either(second.sessions.listFiles(alice, free, {})))
           if (Either.isLeft(answer)) refused.push(answer.left.message)
         }),
         24
@@ -170,11 +183,9 @@ describe("a creation without an answer", () => {
         environment: { PLACE: "here" }
       })
       yield* simulator.inject(lostAnswers)
-      const failing = yield* Effect.fork(Effect.ignore(first.sessions.start(alice, id)))
-      yield* inTime(failing)
+      yield* timely(Effect.ignore(first.sessions.start(alice, id)))
       yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 503 } })
-      const removing = yield* Effect.fork(first.sessions.remove(alice, id))
-      yield* inTime(removing)
+      yield* timely(first.sessions.remove(alice, id))
       yield* first.kill
       yield* simulator.clear
       expect((yield* simulator.state).instances).toHaveLength(1)
@@ -194,8 +205,7 @@ describe("a creation without an answer", () => {
       const { id: other } = yield* sessions.create(alice, { agentType: "echo" })
       yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "status", status: 503 } })
       yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 400 } })
-      const failing = yield* Effect.fork(Effect.ignore(sessions.start(alice, id)))
-      yield* inTime(failing)
+      yield* timely(Effect.ignore(sessions.start(alice, id)))
       yield* simulator.clear
       const refusing = yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 400 } })
       yield* pass("70 minutes", "20 seconds")
@@ -213,7 +223,7 @@ describe("a session whose history was removed", () => {
     yield* leavePendingStop(simulator, sessions, id)
     const before = yield* listen(sessions, id)
     yield* Context.get(stored, SessionEvents).remove(`acme/${id}`)
-    yield* inTime(yield* Effect.fork(sessions.send(alice, id, "hello")))
+    yield* timely(sessions.send(alice, id, "hello"))
     yield* before.untilLost
     expect(yield* sessions.get(alice, id)).toMatchObject({ state: "active" })
     yield* pass("2 minutes")
@@ -222,5 +232,68 @@ describe("a session whose history was removed", () => {
     const second = yield* start
     yield* simulator.awaitState(({ instances }) => instances.length === 0)
     expect(yield* second.sessions.start(alice, id)).toMatchObject({ state: "active" })
+  })
+})
+
+describe("An earlier instance of a session", () => {
+  heard(
+    "abandoned in its creation, is stopped by its id",
+    forgetful,
+    function* ({ simulator, sessions, id, listener }) {
+      yield* simulator.inject({ operation: "create", fault: { kind: "latency", millis: 100 } })
+      const starting = yield* Effect.fork(Effect.flip(sessions.send(alice, id, "hello")))
+      yield* simulator.awaitState(({ requests }) => requests.create === 1)
+      expect(yield* sessions.stop(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
+      expect(yield* Fiber.join(starting)).toMatchObject({ _tag: "SessionNotActive" })
+      expect(statesOf(listener.events)).toEqual(["activating", "deactivating", "inactive"])
+      expect(endsOf(listener.events)).toEqual({})
+      expect(yield* simulator.state).toMatchObject({ created: 1, stopped: 1, instances: [], requests: { create: 1 } })
+      expect((yield* sessions.start(alice, id)).state).toBe("active")
+      yield* sessions.remove(alice, id)
+      expect(yield* simulator.state).toMatchObject({ created: 2, stopped: 2, instances: [] })
+    }
+  )
+
+  live("not stopped by the platform, is remembered", function* ({ simulator, start, id, sessions, kill }) {
+    const stale = (yield* sessions.start(alice, id)).instanceId
+    yield* kill
+    yield* simulator.inject({ operation: "stop", fault: { kind: "status", status: 503 } })
+    const second = yield* start
+    const listener = yield* listen(second.sessions, id)
+    const turnId = yield* second.sessions.send(alice, id, "hello again")
+    yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+    const fresh = (yield* second.sessions.get(alice, id)).instanceId
+    expect((yield* simulator.state).instances.map(({ id }) => id).sort()).toEqual([stale, fresh].sort())
+    // It is remembered beyond the end of this gateway, and of the next one.
+    yield* second.kill
+    const { requests: before } = yield* simulator.state
+    const third = yield* start
+    yield* simulator.awaitState(({ requests }) => requests.stop >= before.stop + 2)
+    yield* third.kill
+    yield* simulator.clear
+    const fourth = yield* start
+    yield* simulator.awaitState(({ instances }) => instances.length === 0)
+    expect(yield* fourth.sessions.get(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
+  })
+
+  timed("is stopped later, while another one runs", function* ({ simulator, stored, sessions, id }) {
+    const recoveryState = Effect.map(
+      Effect.flatten(Context.get(stored, SessionEvents).find(`acme/${id}`)),
+      history => history.recoveryState
+    )
+    const fault = yield* simulator.inject({ operation: "stop", fault: { kind: "status", status: 500 } })
+    for (let i = 0; i < 3; i++) {
+      yield* sessions.start(alice, id)
+      yield* sessions.stop(alice, id)
+    }
+    const { instanceId } = yield* sessions.start(alice, id)
+    expect((yield* simulator.state).instances).toHaveLength(4)
+    expect(yield* recoveryState).toContain("pendingStops")
+    yield* simulator.remove(fault)
+    yield* pass("30 seconds", "1 second")
+    yield* simulator.awaitState(({ instances }) => instances.length === 1)
+    expect((yield* simulator.state).instances.map(({ id }) => id)).toEqual([instanceId])
+    expect(yield* sessions.get(alice, id)).toMatchObject({ state: "active", instanceId })
+    expect(yield* recoveryState).not.toContain("pendingStops")
   })
 })

@@ -14,7 +14,7 @@ import { Store } from "../../../../src/Kv/Store.ts"
 import * as EventsInFile from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
-import { alice, breathe, inMemory, make, makeSession, type Stored } from "../../Fixture.ts"
+import { alice, bare, breathe, history, listen, make, makeSession, type Stored, storedWith } from "../../Fixture.ts"
 
 /** As the service has it: the store first, which may have something to move to the session database. */
 const inDirectory = (directory: string): Layer.Layer<Stored, unknown> =>
@@ -24,21 +24,23 @@ const inDirectory = (directory: string): Layer.Layer<Stored, unknown> =>
 
 const marker = "MARK-OF-WHAT-NO-CLIENT-READS"
 const environment = { PASSWORD: marker }
+const secrets = { TOKEN: Redacted.make(marker) }
 const deployment = { region: marker, replicas: 2 }
 
 const asked = (simulator: { readonly state: Effect.Effect<unknown> }) =>
   Effect.map(simulator.state, state => JSON.parse(JSON.stringify(state)).instances)
 
 describe("launch configurations", () => {
-  it.scopedLive("are in no record and no change, and reach the platform after a restart", () =>
+  it.scopedLive("and secrets are in no record, change or event, and reach the platform after a restart", () =>
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const first = yield* start
-      const { id } = yield* first.sessions.create(alice, { agentType: "echo", environment, deployment })
+      const { id } = yield* first.sessions.create(alice, { agentType: "echo", environment, deployment, secrets })
       yield* first.stop
       const { sessions } = yield* start
-      yield* sessions.start(alice, id)
-      expect(yield* asked(simulator)).toMatchObject([{ environment, deployment }])
+      yield* sessions.start(alice, id, { secrets })
+      expect(yield* asked(simulator)).toMatchObject([{ environment, deployment, secretNames: ["TOKEN"] }])
+      const events = yield* history((yield* listen(sessions, id)).subscription)
       const { entries } = yield* Context.get(stored, Store).list({
         namespace: namespaceOf("acme"),
         prefix: "",
@@ -47,7 +49,7 @@ describe("launch configurations", () => {
       })
       const changes = yield* Context.get(stored, ChangeLog).read({ after: 0, limit: 1000, tenant: "" })
       expect(entries).toHaveLength(1)
-      expect(JSON.stringify([entries, changes, yield* sessions.list(alice)])).not.toContain(marker)
+      expect(JSON.stringify([entries, changes, events, yield* sessions.list(alice)])).not.toContain(marker)
       yield* sessions.remove(alice, id)
       expect(yield* Context.get(stored, SessionEvents).configuration(`acme/${id}`)).toEqual({
         environment: null,
@@ -61,17 +63,11 @@ describe("launch configurations", () => {
       Effect.gen(function* () {
         const begun = yield* Effect.makeLatch(false)
         const gate = yield* Effect.makeLatch(true)
-        const slow = Layer.map(inMemory, context => {
-          const events = Context.get(context, SessionEvents)
+        const slow = storedWith(({ configuration, configure }) => {
           const delayed = <Args extends ReadonlyArray<unknown>, A, E>(f: (...args: Args) => Effect.Effect<A, E>) => {
             return (...args: Args) => Effect.tap(f(...args), () => Effect.zipRight(begun.open, gate.await))
           }
-          return Context.add(context, SessionEvents, {
-            ...events,
-            ...(call === "configure"
-              ? { configure: delayed(events.configure) }
-              : { configuration: delayed(events.configuration) })
-          })
+          return call === "configure" ? { configure: delayed(configure) } : { configuration: delayed(configuration) }
         })
         const { sessions, id } = yield* makeSession({ stored: slow, settings: { secretBytes: 1000 } })
         // It is in memory from here on.
@@ -91,37 +87,33 @@ describe("launch configurations", () => {
     )
   }
 
-  it.scopedLive("have limits, wherever they are given", () =>
-    Effect.gen(function* () {
-      const { start, stored } = yield* make()
-      const { sessions } = yield* start
-      const text = (bytes: number) => "ä".repeat(bytes / 2)
-      const tooMuch = {
-        environment: { A: text(environmentBytes) },
-        secrets: {
-          environment: { A: text(environmentBytes / 2) },
-          secrets: { B: Redacted.make(text(environmentBytes / 2)) }
-        },
-        deployment: { deployment: text(deploymentBytes) }
-      }
-      const { id } = yield* sessions.create(alice, {
-        agentType: "echo",
-        environment: { A: text(environmentBytes / 2) }
-      })
-      for (const given of [{ environment: tooMuch.environment }, tooMuch.secrets, tooMuch.deployment]) {
-        const refused = { _tag: "SessionTooLarge", message: expect.stringMatching(/ the limit is 65536$/) }
-        expect(yield* Effect.flip(sessions.create(alice, { agentType: "echo", ...given }))).toMatchObject(refused)
-        expect(yield* Effect.flip(sessions.start(alice, id, given))).toMatchObject(refused)
-      }
-      // What it has already counts too.
-      const { secrets } = tooMuch.secrets
-      expect(yield* Effect.flip(sessions.start(alice, id, { secrets }))).toMatchObject({ _tag: "SessionTooLarge" })
-      yield* sessions.start(alice, id, { secrets, environment: {}, deployment: text(deploymentBytes - 2) })
-      const kept = yield* Context.get(stored, SessionEvents).configuration(`acme/${id}`)
-      expect(kept).toEqual({ environment: null, deployment: JSON.stringify(text(deploymentBytes - 2)) })
-      expect((yield* sessions.list(alice)).sessions).toHaveLength(1)
+  bare("have limits, wherever they are given", function* ({ sessions, stored }) {
+    const text = (bytes: number) => "ä".repeat(bytes / 2)
+    const tooMuch = {
+      environment: { A: text(environmentBytes) },
+      secrets: {
+        environment: { A: text(environmentBytes / 2) },
+        secrets: { B: Redacted.make(text(environmentBytes / 2)) }
+      },
+      deployment: { deployment: text(deploymentBytes) }
+    }
+    const { id } = yield* sessions.create(alice, {
+      agentType: "echo",
+      environment: { A: text(environmentBytes / 2) }
     })
-  )
+    for (const given of [{ environment: tooMuch.environment }, tooMuch.secrets, tooMuch.deployment]) {
+      const refused = { _tag: "SessionTooLarge", message: expect.stringMatching(/ the limit is 65536$/) }
+      expect(yield* Effect.flip(sessions.create(alice, { agentType: "echo", ...given }))).toMatchObject(refused)
+      expect(yield* Effect.flip(sessions.start(alice, id, given))).toMatchObject(refused)
+    }
+    // What it has already counts too.
+    const { secrets } = tooMuch.secrets
+    expect(yield* Effect.flip(sessions.start(alice, id, { secrets }))).toMatchObject({ _tag: "SessionTooLarge" })
+    yield* sessions.start(alice, id, { secrets, environment: {}, deployment: text(deploymentBytes - 2) })
+    const kept = yield* Context.get(stored, SessionEvents).configuration(`acme/${id}`)
+    expect(kept).toEqual({ environment: null, deployment: JSON.stringify(text(deploymentBytes - 2)) })
+    expect((yield* sessions.list(alice)).sessions).toHaveLength(1)
+  })
 
   it.scopedLive("are required again if they were lost, and a session without them is not started", () =>
     Effect.gen(function* () {

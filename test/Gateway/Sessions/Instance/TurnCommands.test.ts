@@ -1,11 +1,11 @@
 /** What clients say to a running instance: in order, once, and within its time. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Exit, Fiber, Layer, Option } from "effect"
+import { Effect, Exit, Fiber, Option } from "effect"
 import type { Event } from "../../../../src/Gateway/Protocol.ts"
-import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import type { SendOptions } from "../../../../src/Upstream/AgentPlatform.ts"
-import { alice, breathe, endsOf, heard, history, inMemory, listen, make, makeHeard, pass } from "../../Fixture.ts"
+import { given } from "../../../Given.ts"
+import { alice, breathe, endsOf, heard, history, makeHeard, pass, storedWith } from "../../Fixture.ts"
 import { timeout, withSend } from "./SentMessages.ts"
 
 const endings: ReadonlySet<string> = new Set(["turn_completed", "turn_errored", "turn_interrupted"])
@@ -26,23 +26,37 @@ const secondsUntil = (fiber: Fiber.Fiber<unknown, unknown>, most: number) =>
 
 /** A session whose instance is out of reach while it works at a turn. */
 const outOfReach = Effect.gen(function* () {
-  const { simulator, start } = yield* make()
-  const gateway = yield* start
-  const { sessions } = gateway
-  const { id } = yield* sessions.create(alice, { agentType: "echo" })
-  const listener = yield* listen(sessions, id)
+  const { id, listener, sessions, simulator, stop } = yield* makeHeard()
   const working = yield* sessions.send(alice, id, "/hang")
   yield* simulator.awaitState(({ frames }) => frames.message === 1)
   yield* simulator.refuse("platform", true)
   yield* simulator.disconnect()
   yield* listener.until(event => event.type === "session_state" && event.state === "reconnecting")
-  return { simulator, gateway, sessions, id, listener, working }
+  return { simulator, stop, sessions, id, listener, working }
 })
 
+/** A session that is up, whose messages wait at a gate. */
+const gated = Effect.gen(function* () {
+  const begun = yield* Effect.makeLatch(false)
+  const gate = yield* Effect.makeLatch(true)
+  const made = yield* makeHeard({
+    platform: withSend(({ send }) => ({
+      send: (frame, options: SendOptions = {}) =>
+        Effect.zipRight(Effect.zipRight(begun.open, gate.await), send(frame, options))
+    }))
+  })
+  yield* made.sessions.start(alice, made.id)
+  return { ...made, begun, gate }
+})
+
+const unreached = given(it.scoped, () => outOfReach)
+
+const held = given(it.scopedLive, () => gated)
+
 describe("messages to an instance", () => {
-  it.scoped("a message that cannot be sent fails after fifteen seconds, and so do messages behind it", () =>
-    Effect.gen(function* () {
-      const { id, listener, sessions, simulator, working } = yield* outOfReach
+  unreached(
+    "a message that cannot be sent fails after fifteen seconds, and so do messages behind it",
+    function* ({ id, listener, sessions, simulator, working }) {
       const first = yield* Effect.fork(Effect.flip(sessions.send(alice, id, "first")))
       yield* breathe
       yield* pass("5 seconds", "1 second")
@@ -58,24 +72,21 @@ describe("messages to an instance", () => {
       // Neither has been recorded, so neither has a turn.
       expect(startsOf(listener.events)).toEqual(["/hang"])
       yield* simulator.refuse("platform", false)
-    })
+    }
   )
 
-  it.scoped("a waiting message does not delay a shutdown, which refuses it", () =>
-    Effect.gen(function* () {
-      const { gateway, id, sessions } = yield* outOfReach
-      const waiting = yield* Effect.fork(Effect.exit(sessions.send(alice, id, "never")))
-      yield* breathe
-      const ending = yield* Effect.fork(gateway.stop)
-      expect(yield* secondsUntil(ending, 60)).toBeLessThanOrEqual(10)
-      expect(yield* secondsUntil(waiting, 60)).toBeLessThanOrEqual(1)
-      expect(Exit.isFailure(yield* Fiber.join(waiting))).toBe(true)
-    })
-  )
+  unreached("a waiting message does not delay a shutdown, which refuses it", function* ({ id, sessions, stop }) {
+    const waiting = yield* Effect.fork(Effect.exit(sessions.send(alice, id, "never")))
+    yield* breathe
+    const ending = yield* Effect.fork(stop)
+    expect(yield* secondsUntil(ending, 60)).toBeLessThanOrEqual(10)
+    expect(yield* secondsUntil(waiting, 60)).toBeLessThanOrEqual(1)
+    expect(Exit.isFailure(yield* Fiber.join(waiting))).toBe(true)
+  })
 
-  it.scoped("a waiting message with an interrupted caller is not sent, and those behind it keep their order", () =>
-    Effect.gen(function* () {
-      const { id, listener, sessions, simulator } = yield* outOfReach
+  unreached(
+    "a waiting message with an interrupted caller is not sent, and those behind it keep their order",
+    function* ({ id, listener, sessions, simulator }) {
       const all = yield* Effect.forEach(["a", "b", "c"], content =>
         Effect.zipLeft(Effect.fork(sessions.send(alice, id, content)), breathe)
       )
@@ -90,7 +101,7 @@ describe("messages to an instance", () => {
       }
       expect(startsOf(listener.events)).toEqual(["/hang", "a", "c"])
       expect((yield* simulator.state).frames.message).toBe(3)
-    })
+    }
   )
 
   heard("turns are published once, as soon as they are recorded", function* ({ simulator, sessions, id, listener }) {
@@ -128,17 +139,9 @@ describe("messages to an instance", () => {
     })
   )
 
-  it.scopedLive("a message that is interrupted before it is sent is not sent", () =>
-    Effect.gen(function* () {
-      const begun = yield* Effect.makeLatch(false)
-      const gate = yield* Effect.makeLatch(true)
-      const { simulator, sessions, id, listener } = yield* makeHeard({
-        platform: withSend(({ send }) => ({
-          send: (frame, options: SendOptions = {}) =>
-            Effect.zipRight(Effect.zipRight(begun.open, gate.await), send(frame, options))
-        }))
-      })
-      yield* sessions.start(alice, id)
+  held(
+    "a message that is interrupted before it is sent is not sent",
+    function* ({ begun, gate, id, listener, sessions, simulator }) {
       yield* gate.close
       const sending = yield* Effect.fork(sessions.send(alice, id, "never mind"))
       yield* begun.await
@@ -154,20 +157,12 @@ describe("messages to an instance", () => {
       yield* listener.until(event => event.type === "turn_completed" && event.turnId === next)
       expect((yield* simulator.state).frames.message).toBe(1)
       expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_interrupted"], [next]: ["turn_completed"] })
-    })
+    }
   )
 
-  it.scopedLive("a message is withdrawn or sent, wherever the caller that interrupts it goes away", () =>
-    Effect.gen(function* () {
-      const begun = yield* Effect.makeLatch(false)
-      const gate = yield* Effect.makeLatch(true)
-      const { sessions, id, listener } = yield* makeHeard({
-        platform: withSend(({ send }) => ({
-          send: (frame, options: SendOptions = {}) =>
-            Effect.zipRight(Effect.zipRight(begun.open, gate.await), send(frame, options))
-        }))
-      })
-      yield* sessions.start(alice, id)
+  held(
+    "a message is withdrawn or sent, wherever the caller that interrupts it goes away",
+    function* ({ begun, gate, id, listener, sessions }) {
       for (let steps = 16; steps < 56; steps++) {
         yield* gate.close
         yield* begun.close
@@ -185,19 +180,17 @@ describe("messages to an instance", () => {
         const ended = yield* Effect.timeoutOption(listener.until(isEnd), "30 seconds")
         expect(Option.isSome(ended), `interrupted after ${steps} steps`).toBe(true)
       }
-    })
+    }
   )
 
   it.scoped("while the store is unavailable all messages fail at once", () =>
     Effect.gen(function* () {
       let isUnavailable = false
       const { simulator, sessions, id, listener } = yield* makeHeard({
-        stored: Layer.map(inMemory, context => {
-          const events = Context.get(context, SessionEvents)
-          const append: typeof events.append = request =>
-            isUnavailable ? Effect.zipRight(breathe, new StoreUnavailable({ reason: "away" })) : events.append(request)
-          return Context.add(context, SessionEvents, { ...events, append })
-        })
+        stored: storedWith(({ append }) => ({
+          append: request =>
+            isUnavailable ? Effect.zipRight(breathe, new StoreUnavailable({ reason: "away" })) : append(request)
+        }))
       })
       yield* sessions.start(alice, id)
       isUnavailable = true

@@ -1,12 +1,11 @@
 /** Messages to an instance whose recording or delivery is uncertain, and their repetitions. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Layer, Queue } from "effect"
+import { Effect, Queue } from "effect"
 import type { Event } from "../../../../src/Gateway/Protocol.ts"
-import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import { type Received, Undelivered } from "../../../../src/Upstream/AgentPlatform.ts"
 import type { PlatformFrame } from "../../../../src/Upstream/PlatformEvent.ts"
-import { alice, endsOf, heard, history, inMemory, listen, makeHeard, typesOf } from "../../Fixture.ts"
+import { alice, endsOf, heard, history, listen, makeHeard, storedWith, typesOf } from "../../Fixture.ts"
 import { timeout, withSend } from "./SentMessages.ts"
 
 describe("messages to an instance", () => {
@@ -14,18 +13,14 @@ describe("messages to an instance", () => {
     Effect.gen(function* () {
       let isMoody = false
       const { simulator, sessions, id, listener } = yield* makeHeard({
-        stored: Layer.map(inMemory, context => {
-          const events = Effect.runSync(Effect.provide(SessionEvents, context))
-          const append: typeof events.append = request => {
+        stored: storedWith(({ append }) => ({
+          append: request => {
             const isMessage = request.texts.some(text => text.includes('"turn_started"'))
-            if (!isMoody || !isMessage) return events.append(request)
+            if (!isMoody || !isMessage) return append(request)
             isMoody = false
-            return Effect.zipRight(events.append(request), new StoreUnavailable({ reason: "no word of it" }))
+            return Effect.zipRight(append(request), new StoreUnavailable({ reason: "no word of it" }))
           }
-          return Layer.succeed(SessionEvents, { ...events, append }).pipe(layer =>
-            Effect.runSync(Effect.scoped(Layer.build(Layer.merge(Layer.succeedContext(context), layer))))
-          )
-        })
+        }))
       })
       yield* sessions.start(alice, id)
       isMoody = true

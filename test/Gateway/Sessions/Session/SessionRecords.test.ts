@@ -1,9 +1,9 @@
 /** The records of sessions in the key-value store: how many there may be, and that each of them is saved. */
+
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Exit, Fiber, Layer, Logger, LogLevel, Option, Redacted, Schedule } from "effect"
 import { JsonText } from "../../../../src/base/Json/JsonText.ts"
 import { yieldToEventLoop } from "../../../../src/base/Time/EventLoop.ts"
-import * as EventsInMemory from "../../../../src/Gateway/SessionEvents/Memory.ts"
 import {
   encodeRecord,
   namespaceOf,
@@ -12,22 +12,18 @@ import {
   SessionRecords,
   sessionId
 } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
-import type { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import * as Memory from "../../../../src/Storage/Memory.ts"
 import { identifierChars } from "../../../../src/Upstream/PlatformEvent.ts"
-import { alice, make, makeSession, type Stored } from "../../Fixture.ts"
+import { alice, bare, createSessions, make, makeSession, mallory, storedWith } from "../../Fixture.ts"
 
 type StoreService = Context.Tag.Service<Store>
 
 /** What is stored, with another commit. */
-const withCommit = (change: (commit: StoreService["commit"]) => StoreService["commit"]): Layer.Layer<Stored> =>
-  Layer.merge(
-    Layer.map(Memory.layer, (context: Context.Context<Store | ChangeLog>) => {
-      const store = Context.get(context, Store)
-      return Context.add(context, Store, { ...store, commit: change(store.commit) })
-    }),
-    EventsInMemory.layer()
+const withCommit = (change: (commit: StoreService["commit"]) => StoreService["commit"]) =>
+  storedWith(
+    () => ({}),
+    ({ commit }) => ({ commit: change(commit) })
   )
 
 const recordOf = (stored: Context.Context<Store>, id: string) =>
@@ -73,9 +69,7 @@ describe("Records of sessions", () => {
         })
       })
       const { sessions } = yield* start
-      const ids = yield* Effect.forEach([1, 2, 3], () =>
-        Effect.map(sessions.create(alice, { agentType: "echo" }), ({ id }) => id)
-      )
+      const ids = yield* createSessions(sessions, 3)
       spoilt = ids[0]!
       yield* Effect.forEach(ids, id => sessions.start(alice, id))
       yield* untilState(stored, ids[1]!, "active")
@@ -115,13 +109,13 @@ describe("Records of sessions", () => {
     })
   )
 
-  it.scopedLive("do not exceed the limit with concurrent creations", () =>
-    Effect.gen(function* () {
-      const { start, stored } = yield* make({
-        settings: { perTenant: 5 },
-        stored: withCommit(commit => write => Effect.zipRight(Effect.yieldNow(), commit(write)))
-      })
-      const { sessions } = yield* start
+  bare(
+    "do not exceed the limit with concurrent creations",
+    {
+      settings: { perTenant: 5 },
+      stored: withCommit(commit => write => Effect.zipRight(Effect.yieldNow(), commit(write)))
+    },
+    function* ({ sessions, stored }) {
       const exits = yield* Effect.forEach(
         Array.from({ length: 60 }),
         () => Effect.exit(sessions.create(alice, { agentType: "echo" })),
@@ -136,14 +130,15 @@ describe("Records of sessions", () => {
         limit: 100
       })
       expect(entries).toHaveLength(5)
-      // Each one that is deleted makes room for one.
+      // Each one that is deleted makes room for one, and another tenant has room of its own.
+      yield* sessions.create(mallory, { agentType: "echo" })
       yield* sessions.remove(alice, created[0]!)
       yield* sessions.create(alice, { agentType: "echo" })
       expect(yield* Effect.flip(sessions.create(alice, { agentType: "echo" }))).toMatchObject({
         _tag: "SessionTooLarge",
         message: "The tenant has 5 sessions; the limit is 5"
       })
-    })
+    }
   )
 
   it.scopedLive("that could not be created do not count", () =>
@@ -216,20 +211,17 @@ describe("Records of sessions", () => {
 
 describe("Lists of sessions", () => {
   const pageSizes = { reads: [] as Array<number> }
-  const counting: Layer.Layer<Stored> = Layer.merge(
-    Layer.map(Memory.layer, (context: Context.Context<Store | ChangeLog>) => {
-      const store = Context.get(context, Store)
-      const list: StoreService["list"] = query =>
-        Effect.tap(store.list(query), ({ entries }) => pageSizes.reads.push(entries.length))
-      return Context.add(context, Store, { ...store, list })
-    }),
-    EventsInMemory.layer()
+  const counting = storedWith(
+    () => ({}),
+    ({ list }) => ({
+      list: query => Effect.tap(list(query), ({ entries }) => pageSizes.reads.push(entries.length))
+    })
   )
 
-  it.scopedLive("have each session once, newest first, skip other entries, and read no more than they return", () =>
-    Effect.gen(function* () {
-      const { start, stored } = yield* make({ stored: counting })
-      const { sessions } = yield* start
+  bare(
+    "have each session once, newest first, skip other entries, and read no more than they return",
+    { stored: counting },
+    function* ({ sessions, stored }) {
       const created = yield* Effect.forEach(Array.from({ length: 450 }), () =>
         sessions.create(alice, { agentType: "echo", secrets: { TOKEN: Redacted.make("x") } })
       )
@@ -262,7 +254,7 @@ describe("Lists of sessions", () => {
         } while (cursor !== undefined)
         expect(found).toEqual(newestFirst)
       }
-    })
+    }
   )
 
   it.scopedLive("limit a page to a mebibyte", () =>
