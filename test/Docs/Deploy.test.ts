@@ -12,6 +12,7 @@ import { parse } from "yaml"
 import * as Configuration from "../../src/app/Configuration.ts"
 import { freePort } from "../postgres/Server.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
+import { test } from "../Tests.ts"
 import { isRunnable } from "./Page.ts"
 
 const directory = fileURLToPath(new URL("../../deploy/", import.meta.url))
@@ -98,24 +99,22 @@ describe("The example of a deployment", () => {
     )
   })
 
-  it.effect("configures each node validly, and both alike", () =>
-    Effect.gen(function* () {
-      for (const name of nodes) {
-        const { address, collector, metrics, shutdownTimeout, store } = yield* configurationOf(name)
-        assert.deepStrictEqual(address, { host: "0.0.0.0", port: 8080 })
-        const { url } = Option.getOrThrow(store.postgres)
-        assert.strictEqual(Redacted.value(url), "postgres://causeway:0a1b2c@postgres:5432/causeway")
-        assert.isTrue(Option.isSome(collector) && metrics.prometheus)
-        assert.strictEqual(node(name).environment?.NODE_ADDRESS, `${name}:9000`)
-        const grace = Number.parseInt(node(name).stop_grace_period ?? "", 10)
-        assert.isAbove(grace, Duration.toSeconds(shutdownTimeout))
-        // The image has one.
-        assert.isUndefined(node(name).healthcheck?.test)
-      }
-      const [one, other] = nodes.map(name => ({ ...node(name).environment, NODE_ADDRESS: "" }))
-      assert.deepStrictEqual(one, other)
-    })
-  )
+  test.effect("configures each node validly, and both alike", function* () {
+    for (const name of nodes) {
+      const { address, collector, metrics, shutdownTimeout, store } = yield* configurationOf(name)
+      assert.deepStrictEqual(address, { host: "0.0.0.0", port: 8080 })
+      const { url } = Option.getOrThrow(store.postgres)
+      assert.strictEqual(Redacted.value(url), "postgres://causeway:0a1b2c@postgres:5432/causeway")
+      assert.isTrue(Option.isSome(collector) && metrics.prometheus)
+      assert.strictEqual(node(name).environment?.NODE_ADDRESS, `${name}:9000`)
+      const grace = Number.parseInt(node(name).stop_grace_period ?? "", 10)
+      assert.isAbove(grace, Duration.toSeconds(shutdownTimeout))
+      // The image has one.
+      assert.isUndefined(node(name).healthcheck?.test)
+    }
+    const [one, other] = nodes.map(name => ({ ...node(name).environment, NODE_ADDRESS: "" }))
+    assert.deepStrictEqual(one, other)
+  })
 
   it("leads the balancer and Prometheus to the nodes, and polls outlast no time-out", () => {
     const balancer = read("haproxy.cfg")

@@ -7,9 +7,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "@effect/vitest"
 import { Effect } from "effect"
 import { parseAllDocuments } from "yaml"
+import { test } from "../Tests.ts"
 
 const root = fileURLToPath(new URL("../../", import.meta.url))
 
@@ -69,23 +70,19 @@ const typeErrorsOf = (resources: ReadonlyArray<Resource>) =>
 describe("The examples for Kubernetes", () => {
   const read = (file: string) => resourcesOf(readFileSync(join(root, "deploy", file), "utf8"))
 
-  it.scopedLive("have the members and values that its API takes", () =>
-    Effect.gen(function* () {
-      const all = [...read("kubernetes.yaml"), ...read("kubernetes-postgresql.yaml")]
-      assert.isAtLeast(all.length, 5)
-      assert.deepStrictEqual(yield* problemsOf(all), [])
-      assert.strictEqual(yield* typeErrorsOf(all), "")
-    })
-  )
+  test.scopedLive("have the members and values that its API takes", function* () {
+    const all = [...read("kubernetes.yaml"), ...read("kubernetes-postgresql.yaml")]
+    assert.isAtLeast(all.length, 5)
+    assert.deepStrictEqual(yield* problemsOf(all), [])
+    assert.strictEqual(yield* typeErrorsOf(all), "")
+  })
 
-  it.scopedLive("are looked at closely enough to find a wrong value and a misspelled member", () =>
-    Effect.gen(function* () {
-      const text = readFileSync(join(root, "deploy", "kubernetes.yaml"), "utf8")
-      const wrong = resourcesOf(text.replace("replicas: 1", "replicas: one"))
-      assert.match((yield* problemsOf(wrong)).join(), /replicas/)
-      const misspelled = resourcesOf(text.replace("failureThreshold: 6", "failureTreshold: 6"))
-      assert.deepStrictEqual(yield* problemsOf(misspelled), [])
-      assert.match(yield* typeErrorsOf(misspelled), /failureTreshold/)
-    })
-  )
+  test.scopedLive("are looked at closely enough to find a wrong value and a misspelled member", function* () {
+    const text = readFileSync(join(root, "deploy", "kubernetes.yaml"), "utf8")
+    const wrong = resourcesOf(text.replace("replicas: 1", "replicas: one"))
+    assert.match((yield* problemsOf(wrong)).join(), /replicas/)
+    const misspelled = resourcesOf(text.replace("failureThreshold: 6", "failureTreshold: 6"))
+    assert.deepStrictEqual(yield* problemsOf(misspelled), [])
+    assert.match(yield* typeErrorsOf(misspelled), /failureTreshold/)
+  })
 })

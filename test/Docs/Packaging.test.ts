@@ -13,6 +13,7 @@ import * as Configuration from "../../src/app/Configuration.ts"
 import * as Setting from "../../src/base/Setting.ts"
 import { HealthGroup } from "../../src/Operations/Health/Api.ts"
 import { isLong } from "../Scale.ts"
+import { test } from "../Tests.ts"
 import { isRunnable } from "./Page.ts"
 
 const root = fileURLToPath(new URL("../../", import.meta.url))
@@ -63,28 +64,26 @@ describe("The image", () => {
     assert.isNotEmpty(complaints("RUN true\n"))
   })
 
-  it.effect("runs the service itself, as an unprivileged user, and reports its health", () =>
-    Effect.gen(function* () {
-      assert.strictEqual(argumentOf("USER"), `${user}:${user}`)
-      assert.deepStrictEqual(JSON.parse(argumentOf("ENTRYPOINT")), ["/nodejs/bin/node", program])
-      assert.deepStrictEqual(JSON.parse(argumentOf("HEALTHCHECK").replace(/^.* CMD /, "")), [
-        "/nodejs/bin/node",
-        program,
-        "health"
-      ])
-      assert.isAbove(instructions.filter(line => line.startsWith("FROM ")).length, 1)
-      const variables = Object.fromEntries(
-        argumentOf("ENV")
-          .split(" ")
-          .map(pair => pair.split("=") as [string, string])
-      )
-      const { address, store } = yield* configurationOf({ ...variables, KV_API_KEY: "sesame" })
-      assert.deepStrictEqual(address, { host: "0.0.0.0", port: Number(argumentOf("EXPOSE")) })
-      assert.strictEqual(store.directory, argumentOf("VOLUME"))
-      // Where `causeway health` asks without an option.
-      assert.strictEqual(address.port, 8080)
-    })
-  )
+  test.effect("runs the service itself, as an unprivileged user, and reports its health", function* () {
+    assert.strictEqual(argumentOf("USER"), `${user}:${user}`)
+    assert.deepStrictEqual(JSON.parse(argumentOf("ENTRYPOINT")), ["/nodejs/bin/node", program])
+    assert.deepStrictEqual(JSON.parse(argumentOf("HEALTHCHECK").replace(/^.* CMD /, "")), [
+      "/nodejs/bin/node",
+      program,
+      "health"
+    ])
+    assert.isAbove(instructions.filter(line => line.startsWith("FROM ")).length, 1)
+    const variables = Object.fromEntries(
+      argumentOf("ENV")
+        .split(" ")
+        .map(pair => pair.split("=") as [string, string])
+    )
+    const { address, store } = yield* configurationOf({ ...variables, KV_API_KEY: "sesame" })
+    assert.deepStrictEqual(address, { host: "0.0.0.0", port: Number(argumentOf("EXPOSE")) })
+    assert.strictEqual(store.directory, argumentOf("VOLUME"))
+    // Where `causeway health` asks without an option.
+    assert.strictEqual(address.port, 8080)
+  })
 
   interface Manifest {
     readonly dependencies?: Variables
@@ -182,19 +181,17 @@ describe("The systemd unit", () => {
   const valuesOf = (name: string) =>
     [...unit.matchAll(new RegExp(`^${name}=(.*)$`, "gm"))].map(([, value = ""]) => value)
 
-  it.effect("configures the service, keeps its data, and gives it time to end", () =>
-    Effect.gen(function* () {
-      const variables = Object.fromEntries(valuesOf("Environment").map(pair => pair.split("=") as [string, string]))
-      const { connectionLimits, shutdownTimeout, store } = yield* configurationOf({
-        ...variables,
-        KV_API_KEY: "sesame"
-      })
-      assert.strictEqual(store.directory, `/var/lib/${valuesOf("StateDirectory")[0]}`)
-      assert.isAbove(Number(valuesOf("TimeoutStopSec")[0]), Duration.toSeconds(shutdownTimeout))
-      assert.isAbove(Number(valuesOf("LimitNOFILE")[0]), connectionLimits.connections)
-      assert.match(valuesOf("ExecStart")[0] ?? "", /^\/usr\/bin\/node \S+\/causewayd\/dist\/main\.js serve$/)
+  test.effect("configures the service, keeps its data, and gives it time to end", function* () {
+    const variables = Object.fromEntries(valuesOf("Environment").map(pair => pair.split("=") as [string, string]))
+    const { connectionLimits, shutdownTimeout, store } = yield* configurationOf({
+      ...variables,
+      KV_API_KEY: "sesame"
     })
-  )
+    assert.strictEqual(store.directory, `/var/lib/${valuesOf("StateDirectory")[0]}`)
+    assert.isAbove(Number(valuesOf("TimeoutStopSec")[0]), Duration.toSeconds(shutdownTimeout))
+    assert.isAbove(Number(valuesOf("LimitNOFILE")[0]), connectionLimits.connections)
+    assert.match(valuesOf("ExecStart")[0] ?? "", /^\/usr\/bin\/node \S+\/causewayd\/dist\/main\.js serve$/)
+  })
 
   it.skipIf(!hasSystemd)(`is valid and exposes little${hasSystemd ? "" : ", skipped: no systemd"}`, () => {
     const directory = mkdtempSync(join(tmpdir(), "causeway-unit-"))
@@ -264,70 +261,67 @@ describe("The examples for Kubernetes", () => {
     ["kubernetes.yaml", "StatefulSet"],
     ["kubernetes-postgresql.yaml", "Deployment"]
   ] as const) {
-    it.effect(`${file} configures the service, and agrees with its routes, times and the image`, () =>
-      Effect.gen(function* () {
-        const text = read(file)
-        const documents = parseAllDocuments(text)
-        assert.deepStrictEqual(
-          documents.flatMap(({ errors }) => errors),
-          []
-        )
-        const resources: ReadonlyArray<Resource> = documents.map(document => document.toJS())
-        const { spec } = resources.find(resource => resource.kind === kind) ?? assert.fail(`There is no ${kind}`)
-        const { containers, securityContext, terminationGracePeriodSeconds, volumes } = spec.template.spec
-        const [container] = containers
-        assert.deepStrictEqual(spec.selector.matchLabels, spec.template.metadata.labels)
+    test.effect(`${file} configures the service, and agrees with its routes, times and the image`, function* () {
+      const text = read(file)
+      const documents = parseAllDocuments(text)
+      assert.deepStrictEqual(
+        documents.flatMap(({ errors }) => errors),
+        []
+      )
+      const resources: ReadonlyArray<Resource> = documents.map(document => document.toJS())
+      const { spec } = resources.find(resource => resource.kind === kind) ?? assert.fail(`There is no ${kind}`)
+      const { containers, securityContext, terminationGracePeriodSeconds, volumes } = spec.template.spec
+      const [container] = containers
+      assert.deepStrictEqual(spec.selector.matchLabels, spec.template.metadata.labels)
 
-        const references = container.env.flatMap(({ valueFrom }) =>
-          valueFrom?.secretKeyRef === undefined ? [] : [valueFrom.secretKeyRef]
-        )
-        const required = references.filter(({ optional }) => optional !== true).map(({ key }) => key)
-        // A key is no argument of a program, as all users of the machine can see those.
-        assert.notInclude(text, "--from-literal")
-        const commands = text.slice(0, text.indexOf("\napiVersion:"))
-        const instructed = [...commands.matchAll(/([A-Z_]+)=(?:%s|postgres:)/g)].map(([, name]) => name)
-        assert.sameMembers(required, instructed)
-        const variables = Object.fromEntries(
-          container.env.map(({ name, value }) => [
-            name,
-            value?.replace("$(POD_IP)", "10.0.0.7") ?? (required.includes(name) ? (secrets[name] ?? "") : "")
-          ])
-        )
-        const { address, gateway, shutdownTimeout, store } = yield* configurationOf(variables)
-        assert.strictEqual(address.host, "0.0.0.0")
-        assert.strictEqual(container.ports.find(({ name }) => name === "http")?.containerPort, address.port)
-        assert.strictEqual(Option.isSome(store.postgres), kind === "Deployment")
-        assert.strictEqual(Option.isSome(gateway.nodes), spec.replicas > 1)
-        if (spec.replicas > 1)
-          assert.strictEqual(variables.NODE_ADDRESS, `10.0.0.7:${container.ports[1]?.containerPort}`)
+      const references = container.env.flatMap(({ valueFrom }) =>
+        valueFrom?.secretKeyRef === undefined ? [] : [valueFrom.secretKeyRef]
+      )
+      const required = references.filter(({ optional }) => optional !== true).map(({ key }) => key)
+      // A key is no argument of a program, as all users of the machine can see those.
+      assert.notInclude(text, "--from-literal")
+      const commands = text.slice(0, text.indexOf("\napiVersion:"))
+      const instructed = [...commands.matchAll(/([A-Z_]+)=(?:%s|postgres:)/g)].map(([, name]) => name)
+      assert.sameMembers(required, instructed)
+      const variables = Object.fromEntries(
+        container.env.map(({ name, value }) => [
+          name,
+          value?.replace("$(POD_IP)", "10.0.0.7") ?? (required.includes(name) ? (secrets[name] ?? "") : "")
+        ])
+      )
+      const { address, gateway, shutdownTimeout, store } = yield* configurationOf(variables)
+      assert.strictEqual(address.host, "0.0.0.0")
+      assert.strictEqual(container.ports.find(({ name }) => name === "http")?.containerPort, address.port)
+      assert.strictEqual(Option.isSome(store.postgres), kind === "Deployment")
+      assert.strictEqual(Option.isSome(gateway.nodes), spec.replicas > 1)
+      if (spec.replicas > 1) assert.strictEqual(variables.NODE_ADDRESS, `10.0.0.7:${container.ports[1]?.containerPort}`)
 
-        for (const { httpGet } of [container.startupProbe, container.livenessProbe, container.readinessProbe]) {
-          assert.include(healthPaths, httpGet.path.replace("?strict=1", ""))
-          assert.strictEqual(httpGet.port, "http")
-        }
-        // One of several instances gets no requests while it cannot reach the database.
-        assert.strictEqual(container.readinessProbe.httpGet.path === readyPath, kind === "Deployment")
-        assert.isAbove(
-          terminationGracePeriodSeconds,
-          container.lifecycle.preStop.sleep.seconds + Duration.toSeconds(shutdownTimeout)
-        )
-        assert.deepInclude(securityContext, { runAsNonRoot: true, runAsUser: user, fsGroup: user })
-        assert.deepInclude(container.securityContext, {
-          allowPrivilegeEscalation: false,
-          readOnlyRootFilesystem: true,
-          capabilities: { drop: ["ALL"] }
-        })
-        const claims = spec.volumeClaimTemplates ?? []
-        assert.strictEqual(claims.length > 0, kind === "StatefulSet")
-        assert.sameMembers(
-          container.volumeMounts.map(({ name }) => name),
-          [...volumes.map(({ name }) => name), ...claims.map(({ metadata }) => metadata.name)]
-        )
-        assert.include(
-          container.volumeMounts.map(({ mountPath }) => mountPath),
-          store.directory
-        )
+      for (const { httpGet } of [container.startupProbe, container.livenessProbe, container.readinessProbe]) {
+        assert.include(healthPaths, httpGet.path.replace("?strict=1", ""))
+        assert.strictEqual(httpGet.port, "http")
+      }
+      // One of several instances gets no requests while it cannot reach the database.
+      assert.strictEqual(container.readinessProbe.httpGet.path === readyPath, kind === "Deployment")
+      assert.isAbove(
+        terminationGracePeriodSeconds,
+        container.lifecycle.preStop.sleep.seconds + Duration.toSeconds(shutdownTimeout)
+      )
+      assert.deepInclude(securityContext, { runAsNonRoot: true, runAsUser: user, fsGroup: user })
+      assert.deepInclude(container.securityContext, {
+        allowPrivilegeEscalation: false,
+        readOnlyRootFilesystem: true,
+        capabilities: { drop: ["ALL"] }
       })
-    )
+      const claims = spec.volumeClaimTemplates ?? []
+      assert.strictEqual(claims.length > 0, kind === "StatefulSet")
+      assert.sameMembers(
+        container.volumeMounts.map(({ name }) => name),
+        [...volumes.map(({ name }) => name), ...claims.map(({ metadata }) => metadata.name)]
+      )
+      assert.include(
+        container.volumeMounts.map(({ mountPath }) => mountPath),
+        store.directory
+      )
+    })
   }
 })

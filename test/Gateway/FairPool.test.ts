@@ -3,6 +3,7 @@ import { Deferred, Effect, FastCheck, Fiber, TestClock } from "effect"
 import { type Claim, FairPool, type Options } from "../../src/Gateway/FairPool.ts"
 import { RoundRobin } from "../../src/Gateway/Socket/Feed.ts"
 import { times } from "../Scale.ts"
+import { test } from "../Tests.ts"
 
 /** A pool whose users note their claims, and give the newest back when they are asked to. */
 const pooled = (options: Omit<Options, "name" | "reclaimFirst">, canReclaim: boolean) => {
@@ -206,38 +207,34 @@ describe("FairPool", () => {
     expect(waiting.isHeld).toBe(true)
   })
 
-  it.effect("loses no permits to interruptions", () =>
-    Effect.gen(function* () {
-      const { pool } = pooled({ capacity: 3 }, false)
-      for (let round = 0; round < times(30); round++) {
-        const gate = yield* Deferred.make<void>()
-        const fibers = yield* Effect.forEach(Array.from({ length: 12 }), (_, index) =>
-          Effect.fork(pool.use("abc"[index % 3]!, 1, () => Effect.zipRight(Effect.yieldNow(), Deferred.await(gate))))
-        )
-        yield* Effect.repeatN(Effect.yieldNow(), round % 7)
-        // Those that are granted in the same step as they are interrupted are what could get lost.
-        const victims = fibers.filter((_, index) => (index + round) % 2 === 0)
-        yield* Effect.fork(Fiber.interruptAll(victims))
-        yield* Deferred.succeed(gate, undefined)
-        yield* Effect.forEach(fibers, Fiber.await)
-        assert.deepStrictEqual([pool.used, pool.waiting], [0, 0])
-      }
-    })
-  )
-
-  it.effect("respects the time limit of each waiter", () =>
-    Effect.gen(function* () {
-      const { pool } = pooled({ capacity: 1 }, false)
-      const holding = yield* Effect.fork(pool.use("a", 1, () => Effect.never))
-      yield* Effect.yieldNow()
-      const waiting = yield* Effect.fork(Effect.flip(pool.use("b", 1, () => Effect.void, "5 seconds")))
-      yield* TestClock.adjust("5 seconds")
-      assert.strictEqual((yield* Fiber.join(waiting))._tag, "SessionsBusy")
-      assert.strictEqual((yield* Effect.flip(pool.use("b", 2, () => Effect.void)))._tag, "SessionsBusy")
-      yield* Fiber.interrupt(holding)
+  test.effect("loses no permits to interruptions", function* () {
+    const { pool } = pooled({ capacity: 3 }, false)
+    for (let round = 0; round < times(30); round++) {
+      const gate = yield* Deferred.make<void>()
+      const fibers = yield* Effect.forEach(Array.from({ length: 12 }), (_, index) =>
+        Effect.fork(pool.use("abc"[index % 3]!, 1, () => Effect.zipRight(Effect.yieldNow(), Deferred.await(gate))))
+      )
+      yield* Effect.repeatN(Effect.yieldNow(), round % 7)
+      // Those that are granted in the same step as they are interrupted are what could get lost.
+      const victims = fibers.filter((_, index) => (index + round) % 2 === 0)
+      yield* Effect.fork(Fiber.interruptAll(victims))
+      yield* Deferred.succeed(gate, undefined)
+      yield* Effect.forEach(fibers, Fiber.await)
       assert.deepStrictEqual([pool.used, pool.waiting], [0, 0])
-    })
-  )
+    }
+  })
+
+  test.effect("respects the time limit of each waiter", function* () {
+    const { pool } = pooled({ capacity: 1 }, false)
+    const holding = yield* Effect.fork(pool.use("a", 1, () => Effect.never))
+    yield* Effect.yieldNow()
+    const waiting = yield* Effect.fork(Effect.flip(pool.use("b", 1, () => Effect.void, "5 seconds")))
+    yield* TestClock.adjust("5 seconds")
+    assert.strictEqual((yield* Fiber.join(waiting))._tag, "SessionsBusy")
+    assert.strictEqual((yield* Effect.flip(pool.use("b", 2, () => Effect.void)))._tag, "SessionsBusy")
+    yield* Fiber.interrupt(holding)
+    assert.deepStrictEqual([pool.used, pool.waiting], [0, 0])
+  })
 })
 
 describe("RoundRobin", () => {

@@ -18,6 +18,7 @@ import { alone, type Peer, SessionNodes } from "../../src/Gateway/SessionNodes.t
 import { type Caller, SessionNotFound, Sessions, SessionsBusy } from "../../src/Gateway/Sessions.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 import { given } from "../Given.ts"
+import { test } from "../Tests.ts"
 
 const sessionId = "0".repeat(36)
 const caller: Caller = { tenant: "acme", actor: "alice" }
@@ -114,44 +115,38 @@ describe("Forwarding", () => {
     }
   )
 
-  it.effect("passes on what the other node refuses with", () =>
-    Effect.gen(function* () {
-      const failure = { code: "too_large", message: "no" } as const
-      const { ask } = yield* node([{ is: "failure", failure }])
-      assert.deepStrictEqual(failureIn(yield* ask(message)), failure)
-    })
-  )
+  test.effect("passes on what the other node refuses with", function* () {
+    const failure = { code: "too_large", message: "no" } as const
+    const { ask } = yield* node([{ is: "failure", failure }])
+    assert.deepStrictEqual(failureIn(yield* ask(message)), failure)
+  })
 
-  it.effect("repeats a command that was displaced, and does not know whether it was carried out", () =>
-    Effect.gen(function* () {
-      const displaced: Reply = { is: "displaced" }
-      const { ask, sent } = yield* node([displaced, accepted])
-      assert.deepInclude(yield* ask(message), { right: { type: "accepted", id: "1", turnId: "t" } })
-      assert.strictEqual(sent[0]!.commandId, sent[1]!.commandId)
-      const refused = yield* node([displaced, busy])
-      assert.deepInclude(failureIn(yield* refused.ask(message)), { code: "timeout", retryable: false })
-      const once = yield* node([displaced, accepted])
-      assert.deepInclude(failureIn(yield* once.ask(interrupt)), { code: "timeout" })
-    })
-  )
+  test.effect("repeats a command that was displaced, and does not know whether it was carried out", function* () {
+    const displaced: Reply = { is: "displaced" }
+    const { ask, sent } = yield* node([displaced, accepted])
+    assert.deepInclude(yield* ask(message), { right: { type: "accepted", id: "1", turnId: "t" } })
+    assert.strictEqual(sent[0]!.commandId, sent[1]!.commandId)
+    const refused = yield* node([displaced, busy])
+    assert.deepInclude(failureIn(yield* refused.ask(message)), { code: "timeout", retryable: false })
+    const once = yield* node([displaced, accepted])
+    assert.deepInclude(failureIn(yield* once.ask(interrupt)), { code: "timeout" })
+  })
 
-  it.effect("looks the owner up again where the session has moved, and tries here first", () =>
-    Effect.gen(function* () {
-      const owners = [
-        { node: "a", address: "a:1" },
-        { node: "b", address: "b:1" }
-      ]
-      const moved = yield* node([notOwner, accepted], owners)
-      assert.strictEqual((yield* moved.ask(message))._tag, "Right")
-      assert.deepStrictEqual(
-        moved.sent.map(({ node }) => node),
-        ["a", "b"]
-      )
-      const taken = yield* node([notOwner], owners, [elsewhere, Effect.succeed("t")])
-      assert.strictEqual((yield* taken.ask(message))._tag, "Right")
-      assert.lengthOf(taken.sent, 1)
-    })
-  )
+  test.effect("looks the owner up again where the session has moved, and tries here first", function* () {
+    const owners = [
+      { node: "a", address: "a:1" },
+      { node: "b", address: "b:1" }
+    ]
+    const moved = yield* node([notOwner, accepted], owners)
+    assert.strictEqual((yield* moved.ask(message))._tag, "Right")
+    assert.deepStrictEqual(
+      moved.sent.map(({ node }) => node),
+      ["a", "b"]
+    )
+    const taken = yield* node([notOwner], owners, [elsewhere, Effect.succeed("t")])
+    assert.strictEqual((yield* taken.ask(message))._tag, "Right")
+    assert.lengthOf(taken.sent, 1)
+  })
 
   forwarding(
     "repeats a message whose answer was lost under the same id, here too",
@@ -175,8 +170,9 @@ describe("Forwarding", () => {
     }
   )
 
-  it.effect("answers at once where the tenant has its share of what may be under way, or another node says so", () =>
-    Effect.gen(function* () {
+  test.effect(
+    "answers at once where the tenant has its share of what may be under way, or another node says so",
+    function* () {
       for (const reply of [busy, overloaded]) {
         const { ask, sent } = yield* node([reply])
         const { left } = (yield* ask(message)) as { readonly left: unknown }
@@ -186,25 +182,24 @@ describe("Forwarding", () => {
         )
         assert.lengthOf(sent, 1)
       }
-    })
+    }
   )
 
-  it.effect("a refusal that may pass does not say that an earlier attempt was not carried out", () =>
-    Effect.gen(function* () {
-      for (const reply of [busy, overloaded, refused]) {
-        const { ask } = yield* node([silent, reply])
-        assert.deepInclude(failureIn(yield* ask(message)), { code: "timeout", retryable: false })
-        const passing = yield* node([silent, reply, accepted])
-        assert.strictEqual((yield* passing.ask(message))._tag, "Right")
-      }
-      const failure = { code: "session_not_active", message: "no", retryable: false } as const
-      const final = yield* node([silent, { is: "failure", failure }])
-      assert.deepStrictEqual(failureIn(yield* final.ask(message)), failure)
-    })
-  )
+  test.effect("a refusal that may pass does not say that an earlier attempt was not carried out", function* () {
+    for (const reply of [busy, overloaded, refused]) {
+      const { ask } = yield* node([silent, reply])
+      assert.deepInclude(failureIn(yield* ask(message)), { code: "timeout", retryable: false })
+      const passing = yield* node([silent, reply, accepted])
+      assert.strictEqual((yield* passing.ask(message))._tag, "Right")
+    }
+    const failure = { code: "session_not_active", message: "no", retryable: false } as const
+    const final = yield* node([silent, { is: "failure", failure }])
+    assert.deepStrictEqual(failureIn(yield* final.ask(message)), failure)
+  })
 
-  it.effect("an owner that cannot be looked up does not say that an earlier attempt was not carried out", () =>
-    Effect.gen(function* () {
+  test.effect(
+    "an owner that cannot be looked up does not say that an earlier attempt was not carried out",
+    function* () {
       const owner = { node: "a", address: "a:1" }
       for (const here of [[elsewhere], [elsewhere, Effect.fail(unavailable)]]) {
         const { ask, sent } = yield* node([silent], [owner, unavailable], here)
@@ -216,24 +211,23 @@ describe("Forwarding", () => {
       const never = yield* node([gone], [owner, unavailable])
       assert.deepInclude(yield* never.ask(message), { left: unavailable })
       assert.lengthOf(never.sent, 1)
-    })
+    }
   )
 
-  it.effect("a session that is not found after a lost answer to its deletion was deleted", () =>
-    Effect.gen(function* () {
-      const notFound = Effect.fail(new SessionNotFound({ sessionId }))
-      const { ask } = yield* node([silent], undefined, [elsewhere, notFound])
-      assert.deepInclude(yield* ask(deletion), { right: { type: "session_deleted", id: "1", sessionId } })
-      const failure = { code: "not_found", message: "There is no such session" } as const
-      const other = yield* node([silent, { is: "failure", failure }])
-      assert.strictEqual((yield* other.ask(deletion))._tag, "Right")
-      const unknown = yield* node([{ is: "failure", failure }])
-      assert.deepStrictEqual(failureIn(yield* unknown.ask(deletion)), failure)
-    })
-  )
+  test.effect("a session that is not found after a lost answer to its deletion was deleted", function* () {
+    const notFound = Effect.fail(new SessionNotFound({ sessionId }))
+    const { ask } = yield* node([silent], undefined, [elsewhere, notFound])
+    assert.deepInclude(yield* ask(deletion), { right: { type: "session_deleted", id: "1", sessionId } })
+    const failure = { code: "not_found", message: "There is no such session" } as const
+    const other = yield* node([silent, { is: "failure", failure }])
+    assert.strictEqual((yield* other.ask(deletion))._tag, "Right")
+    const unknown = yield* node([{ is: "failure", failure }])
+    assert.deepStrictEqual(failureIn(yield* unknown.ask(deletion)), failure)
+  })
 
-  it.effect("gives up after a few attempts: the client may try again, unless it is not known what was done", () =>
-    Effect.gen(function* () {
+  test.effect(
+    "gives up after a few attempts: the client may try again, unless it is not known what was done",
+    function* () {
       for (const [replies, owner] of [
         [[gone], { node: "a", address: "a:1" }],
         [[refused], { node: "a", address: "a:1" }],
@@ -247,7 +241,7 @@ describe("Forwarding", () => {
       }
       const { ask } = yield* node([silent, gone])
       assert.deepInclude(failureIn(yield* ask(message)), { code: "timeout", retryable: false })
-    })
+    }
   )
 })
 

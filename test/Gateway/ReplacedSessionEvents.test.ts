@@ -9,6 +9,7 @@ import { keyOf } from "../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import * as Sqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
+import { test } from "../Tests.ts"
 import { alice, history, listen, makeSession } from "./Fixture.ts"
 
 type Port = Context.Tag.Service<SessionEvents>
@@ -174,18 +175,16 @@ for (const [name, backend] of backends) {
     )
 
     for (const [member, { check, replace }] of Object.entries(members)) {
-      it.scopedLive(`SessionEvents.${member}`, () =>
-        Effect.gen(function* () {
-          const layer = Layer.effect(
-            SessionEvents,
-            Effect.map(SessionEvents, port => ({ ...port, ...replace(port) }))
-          )
-          wrappedRuns = 0
-          const stored = Layer.merge(Memory.layer, Layer.provide(layer, Layer.fresh(backend)))
-          const given = yield* makeSession({ stored, create: { environment: { WRAPPED: "no" } } })
-          yield* check({ ...given, events: Context.get(given.stored, SessionEvents) })
-        })
-      )
+      test.scopedLive(`SessionEvents.${member}`, function* () {
+        const layer = Layer.effect(
+          SessionEvents,
+          Effect.map(SessionEvents, port => ({ ...port, ...replace(port) }))
+        )
+        wrappedRuns = 0
+        const stored = Layer.merge(Memory.layer, Layer.provide(layer, Layer.fresh(backend)))
+        const given = yield* makeSession({ stored, create: { environment: { WRAPPED: "no" } } })
+        yield* check({ ...given, events: Context.get(given.stored, SessionEvents) })
+      })
     }
   })
 }

@@ -4,6 +4,7 @@ import { ConfigProvider, Effect, Logger } from "effect"
 import * as Cors from "../../src/Http/Cors.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { keys, platformFor, stockFor, type Transport } from "../Harness.ts"
+import { test } from "../Tests.ts"
 import { edgeFor } from "./Edge/EdgeTransport.ts"
 import { connect } from "./Server/Fixture.ts"
 
@@ -59,124 +60,113 @@ describe.each([
   ["the platform's server", stockFor],
   ["the platform on the service's own server", platformFor]
 ] as const)("on %s", (_, transportFor) => {
-  it.scopedLive("a page of an allowed origin reads answers, errors and streams alike", () =>
-    Effect.gen(function* () {
-      const { send } = yield* serving(transportFor([page, "https://other.example.com"]))
-      const json = { origin: page, "content-type": "application/json" }
-      const answers = [
-        [yield* send("PUT", "/kv/n/k", json, '{"value":1}'), 200],
-        [yield* send("GET", "/kv/n/k", { origin: page }), 200],
-        [yield* send("GET", "/kv/n/k", { origin: page, "if-none-match": '"1"' }), 304],
-        [yield* send("HEAD", "/kv/n/k", { origin: page }), 200],
-        [yield* send("GET", "/kv/n?limit=1", { origin: page }), 200],
-        [yield* send("GET", "/kv/n/absent", { origin: page }), 404],
-        [yield* send("PUT", "/kv/n/k", { ...json, "if-match": '"9"' }, '{"value":1}'), 412],
-        [yield* send("PUT", "/kv/n/k", json, "{"), 400],
-        [yield* send("GET", "/kv/n/%zz", { origin: page }), 400],
-        [yield* send("GET", "/nowhere", { origin: page }), 404],
-        [yield* send("POST", "/kv/n/k", { origin: page }), 405],
-        [yield* send("GET", "/kv/n/k", { origin: page, authorization: "Bearer wrong" }), 401],
-        [yield* send("DELETE", "/kv/n/k", { origin: page, authorization: `Bearer ${keys.read}` }), 403],
-        [yield* send("GET", "/changes", { origin: page }), 200],
-        [yield* send("GET", "/changes/stream", { origin: page }), 200],
-        [yield* send("GET", "/changes/ws", { origin: page }), 500]
-      ] as const
-      for (const [answer, status] of answers) expect([answer.status, corsOf(answer)]).toEqual([status, readable])
-      expect(answers[0][0].headers.get("etag")).toBe('"1"')
-      const document = yield* send("GET", "/openapi.json", { origin: page })
-      expect(corsOf(document)).toEqual({ ...readable, vary: "Origin, Accept-Encoding" })
-    })
-  )
+  test.scopedLive("a page of an allowed origin reads answers, errors and streams alike", function* () {
+    const { send } = yield* serving(transportFor([page, "https://other.example.com"]))
+    const json = { origin: page, "content-type": "application/json" }
+    const answers = [
+      [yield* send("PUT", "/kv/n/k", json, '{"value":1}'), 200],
+      [yield* send("GET", "/kv/n/k", { origin: page }), 200],
+      [yield* send("GET", "/kv/n/k", { origin: page, "if-none-match": '"1"' }), 304],
+      [yield* send("HEAD", "/kv/n/k", { origin: page }), 200],
+      [yield* send("GET", "/kv/n?limit=1", { origin: page }), 200],
+      [yield* send("GET", "/kv/n/absent", { origin: page }), 404],
+      [yield* send("PUT", "/kv/n/k", { ...json, "if-match": '"9"' }, '{"value":1}'), 412],
+      [yield* send("PUT", "/kv/n/k", json, "{"), 400],
+      [yield* send("GET", "/kv/n/%zz", { origin: page }), 400],
+      [yield* send("GET", "/nowhere", { origin: page }), 404],
+      [yield* send("POST", "/kv/n/k", { origin: page }), 405],
+      [yield* send("GET", "/kv/n/k", { origin: page, authorization: "Bearer wrong" }), 401],
+      [yield* send("DELETE", "/kv/n/k", { origin: page, authorization: `Bearer ${keys.read}` }), 403],
+      [yield* send("GET", "/changes", { origin: page }), 200],
+      [yield* send("GET", "/changes/stream", { origin: page }), 200],
+      [yield* send("GET", "/changes/ws", { origin: page }), 500]
+    ] as const
+    for (const [answer, status] of answers) expect([answer.status, corsOf(answer)]).toEqual([status, readable])
+    expect(answers[0][0].headers.get("etag")).toBe('"1"')
+    const document = yield* send("GET", "/openapi.json", { origin: page })
+    expect(corsOf(document)).toEqual({ ...readable, vary: "Origin, Accept-Encoding" })
+  })
 
-  it.scopedLive("a preflight is answered without a credential", () =>
-    Effect.gen(function* () {
-      const { preflight } = yield* serving(transportFor([page]))
-      for (const path of ["/kv/n/k", "/batch", "/changes/stream", "/nowhere"]) {
-        const answer = yield* preflight(page, path, "PUT")
-        expect([answer.status, corsOf(answer)]).toEqual([
-          204,
-          {
-            ...readable,
-            "access-control-allow-methods": "GET, HEAD, PUT, POST, DELETE",
-            "access-control-allow-headers": expect.stringMatching(/authorization.*content-type.*if-match/),
-            "access-control-max-age": "7200"
-          }
-        ])
-      }
-    })
-  )
+  test.scopedLive("a preflight is answered without a credential", function* () {
+    const { preflight } = yield* serving(transportFor([page]))
+    for (const path of ["/kv/n/k", "/batch", "/changes/stream", "/nowhere"]) {
+      const answer = yield* preflight(page, path, "PUT")
+      expect([answer.status, corsOf(answer)]).toEqual([
+        204,
+        {
+          ...readable,
+          "access-control-allow-methods": "GET, HEAD, PUT, POST, DELETE",
+          "access-control-allow-headers": expect.stringMatching(/authorization.*content-type.*if-match/),
+          "access-control-max-age": "7200"
+        }
+      ])
+    }
+  })
 
-  it.scopedLive("a page of any other origin reads nothing", () =>
-    Effect.gen(function* () {
-      const { preflight, send } = yield* serving(transportFor([page]))
-      for (const origin of [stranger, `${page}.evil.example`, "http://app.example.com", "null"]) {
-        expect(corsOf(yield* send("GET", "/kv/n/k", { origin }))).toEqual({ vary: "Origin" })
-        const answer = yield* preflight(origin, "/kv/n/k", "PUT")
-        expect([answer.status, corsOf(answer)]).toEqual([405, { vary: "Origin" }])
-      }
-    })
-  )
+  test.scopedLive("a page of any other origin reads nothing", function* () {
+    const { preflight, send } = yield* serving(transportFor([page]))
+    for (const origin of [stranger, `${page}.evil.example`, "http://app.example.com", "null"]) {
+      expect(corsOf(yield* send("GET", "/kv/n/k", { origin }))).toEqual({ vary: "Origin" })
+      const answer = yield* preflight(origin, "/kv/n/k", "PUT")
+      expect([answer.status, corsOf(answer)]).toEqual([405, { vary: "Origin" }])
+    }
+  })
 
-  it.scopedLive("* lets every page read, without its cookies", () =>
-    Effect.gen(function* () {
-      const { preflight, send } = yield* serving(transportFor("*"))
-      for (const origin of [page, stranger, "null"]) {
-        const answer = yield* send("GET", "/kv/n/k", { origin })
-        const open = { "access-control-allow-origin": "*", "access-control-expose-headers": exposed }
-        expect([answer.status, corsOf(answer)]).toEqual([404, open])
-        const asked = yield* preflight(origin, "/kv/n/k", "DELETE")
-        expect([asked.status, asked.headers.get("access-control-allow-origin")]).toEqual([204, "*"])
-        expect(asked.headers.has("access-control-allow-credentials")).toBe(false)
-      }
-    })
-  )
+  test.scopedLive("* lets every page read, without its cookies", function* () {
+    const { preflight, send } = yield* serving(transportFor("*"))
+    for (const origin of [page, stranger, "null"]) {
+      const answer = yield* send("GET", "/kv/n/k", { origin })
+      const open = { "access-control-allow-origin": "*", "access-control-expose-headers": exposed }
+      expect([answer.status, corsOf(answer)]).toEqual([404, open])
+      const asked = yield* preflight(origin, "/kv/n/k", "DELETE")
+      expect([asked.status, asked.headers.get("access-control-allow-origin")]).toEqual([204, "*"])
+      expect(asked.headers.has("access-control-allow-credentials")).toBe(false)
+    }
+  })
 
-  it.scopedLive("a request without an origin, and a service without allowed origins, have no such headers", () =>
-    Effect.gen(function* () {
+  test.scopedLive(
+    "a request without an origin, and a service without allowed origins, have no such headers",
+    function* () {
       const allowing = yield* serving(transportFor("*"))
       expect(corsOf(yield* allowing.send("GET", "/kv/n/k"))).toEqual({})
       expect((yield* allowing.send("OPTIONS", "/kv/n/k")).status).toBe(405)
       const { preflight, send } = yield* serving(transportFor([]))
       expect((yield* send("GET", "/kv/n/k", { origin: page })).headers.has("access-control-allow-origin")).toBe(false)
       expect((yield* preflight(page, "/kv/n/k", "PUT")).status).toBe(405)
-    })
+    }
   )
 })
 
 describe("the service's own server", () => {
-  it.scopedLive("lets an allowed page read the server's own refusals", () =>
-    Effect.gen(function* () {
-      const { port } = yield* serving(edgeFor([page]))
-      const twice = ["Host: a", `Origin: ${page}`, "Authorization: Bearer a", "Authorization: Bearer b"]
-      const answer = yield* Effect.promise(async () => {
-        const { closed, received, socket } = await connect(port)
-        socket.write(["GET /api/v1/kv/n/k HTTP/1.1", ...twice, "Connection: close", "", ""].join("\r\n"))
-        await closed
-        return received()
-      })
-      expect(answer).toMatch(/^HTTP\/1\.1 400 /)
-      expect(answer).toContain(`access-control-allow-origin: ${page}\r\n`)
+  test.scopedLive("lets an allowed page read the server's own refusals", function* () {
+    const { port } = yield* serving(edgeFor([page]))
+    const twice = ["Host: a", `Origin: ${page}`, "Authorization: Bearer a", "Authorization: Bearer b"]
+    const answer = yield* Effect.promise(async () => {
+      const { closed, received, socket } = await connect(port)
+      socket.write(["GET /api/v1/kv/n/k HTTP/1.1", ...twice, "Connection: close", "", ""].join("\r\n"))
+      await closed
+      return received()
     })
-  )
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /)
+    expect(answer).toContain(`access-control-allow-origin: ${page}\r\n`)
+  })
 })
 
 describe("HTTP_ALLOWED_ORIGINS", () => {
   const read = (text: string) =>
     Effect.withConfigProvider(Cors.config, ConfigProvider.fromMap(new Map([["HTTP_ALLOWED_ORIGINS", text]])))
 
-  it.effect("is a list of origins, or *", () =>
-    Effect.gen(function* () {
-      expect(yield* read("")).toEqual([])
-      expect(yield* read(" * ")).toBe("*")
-      expect(yield* read("https://a.example, http://b.example:8080/")).toEqual([
-        "https://a.example",
-        "http://b.example:8080"
-      ])
-      for (const wrong of ["*, https://a.example", "https://a.example/app", "a.example", "https://*.example"]) {
-        expect(String(yield* Effect.flip(read(wrong)))).toContain("is not * or origins such as")
-      }
-    })
-  )
+  test.effect("is a list of origins, or *", function* () {
+    expect(yield* read("")).toEqual([])
+    expect(yield* read(" * ")).toBe("*")
+    expect(yield* read("https://a.example, http://b.example:8080/")).toEqual([
+      "https://a.example",
+      "http://b.example:8080"
+    ])
+    for (const wrong of ["*, https://a.example", "https://a.example/app", "a.example", "https://*.example"]) {
+      expect(String(yield* Effect.flip(read(wrong)))).toContain("is not * or origins such as")
+    }
+  })
 })
 
 it.each([

@@ -1,8 +1,9 @@
 import * as http from "node:http"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import * as TestClock from "effect/TestClock"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
+import { test } from "../Tests.ts"
 import { connect, create, jsonOf, live, NoReply, request, timed, types } from "./Fixture.ts"
 
 const body = { agentType: "echo" }
@@ -39,26 +40,24 @@ describe("an injected", () => {
     yield* create(platformUrl)
   })
 
-  it.scopedLive("rate strikes the same requests for the same seed, whatever else is asked", () =>
-    Effect.gen(function* () {
-      const statuses = (seed: number, also: boolean) =>
-        Effect.gen(function* () {
-          const { platformUrl, inferenceUrl, inject } = yield* Simulator.make({ seed })
-          yield* inject({ operation: "platform_health", rate: 0.5, fault: { kind: "status", status: 500 } })
-          yield* inject({ operation: "inference_health", rate: 0.5, fault: { kind: "status", status: 500 } })
-          const all: Array<number> = []
-          for (let i = 0; i < 40; i++) {
-            all.push((yield* request(`${platformUrl}/health`)).status)
-            if (also) yield* request(`${inferenceUrl}/health`)
-          }
-          return all
-        }).pipe(Effect.scoped)
-      const first = yield* statuses(1, false)
-      expect(new Set(first)).toEqual(new Set([200, 500]))
-      expect(yield* statuses(1, true)).toEqual(first)
-      expect(yield* statuses(2, false)).not.toEqual(first)
-    })
-  )
+  test.scopedLive("rate strikes the same requests for the same seed, whatever else is asked", function* () {
+    const statuses = (seed: number, also: boolean) =>
+      Effect.gen(function* () {
+        const { platformUrl, inferenceUrl, inject } = yield* Simulator.make({ seed })
+        yield* inject({ operation: "platform_health", rate: 0.5, fault: { kind: "status", status: 500 } })
+        yield* inject({ operation: "inference_health", rate: 0.5, fault: { kind: "status", status: 500 } })
+        const all: Array<number> = []
+        for (let i = 0; i < 40; i++) {
+          all.push((yield* request(`${platformUrl}/health`)).status)
+          if (also) yield* request(`${inferenceUrl}/health`)
+        }
+        return all
+      }).pipe(Effect.scoped)
+    const first = yield* statuses(1, false)
+    expect(new Set(first)).toEqual(new Set([200, 500]))
+    expect(yield* statuses(1, true)).toEqual(first)
+    expect(yield* statuses(2, false)).not.toEqual(first)
+  })
 
   live("reset breaks the connection before anything is done", function* ({ inject, platformUrl, state }) {
     yield* inject({ operation: "*", times: 1, fault: { kind: "reset" } })
@@ -249,21 +248,19 @@ describe("a simulator", () => {
     expect(failed.message).toContain("EADDRINUSE")
   })
 
-  it.scopedLive("leaves nothing behind, whatever hangs or is connected", () =>
-    Effect.gen(function* () {
-      const { fiber, client, platformUrl } = yield* Effect.gen(function* () {
-        const { platformUrl, inject, awaitState } = yield* Simulator.Simulator
-        const id = yield* create(platformUrl)
-        yield* inject({ operation: "create", fault: { kind: "hang" } })
-        const fiber = yield* Effect.forkDaemon(Effect.flip(request(createAt(platformUrl), { body })))
-        const client = yield* connect(platformUrl, id)
-        yield* client.send({ type: "message", content: "/hang", turnId: "t1" })
-        yield* awaitState(({ requests, frames }) => requests.create === 2 && frames.message === 1)
-        return { fiber, client, platformUrl }
-      }).pipe(Effect.provide(Simulator.layer()))
-      expect((yield* Fiber.join(fiber)).code).toBe("ECONNRESET")
-      expect(yield* client.closed).toBe(1006)
-      expect((yield* Effect.flip(request(`${platformUrl}/health`))).code).toBe("ECONNREFUSED")
-    })
-  )
+  test.scopedLive("leaves nothing behind, whatever hangs or is connected", function* () {
+    const { fiber, client, platformUrl } = yield* Effect.gen(function* () {
+      const { platformUrl, inject, awaitState } = yield* Simulator.Simulator
+      const id = yield* create(platformUrl)
+      yield* inject({ operation: "create", fault: { kind: "hang" } })
+      const fiber = yield* Effect.forkDaemon(Effect.flip(request(createAt(platformUrl), { body })))
+      const client = yield* connect(platformUrl, id)
+      yield* client.send({ type: "message", content: "/hang", turnId: "t1" })
+      yield* awaitState(({ requests, frames }) => requests.create === 2 && frames.message === 1)
+      return { fiber, client, platformUrl }
+    }).pipe(Effect.provide(Simulator.layer()))
+    expect((yield* Fiber.join(fiber)).code).toBe("ECONNRESET")
+    expect(yield* client.closed).toBe(1006)
+    expect((yield* Effect.flip(request(`${platformUrl}/health`))).code).toBe("ECONNREFUSED")
+  })
 })

@@ -4,6 +4,7 @@ import * as TestClock from "effect/TestClock"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { given } from "../Given.ts"
 import { onlyLong } from "../Scale.ts"
+import { test } from "../Tests.ts"
 import { type Client, connect, create, textOf, types } from "./Fixture.ts"
 
 const start = (options?: Simulator.Options) =>
@@ -193,19 +194,17 @@ describe("a connection", () => {
     expect(client.events.map(({ id }) => id)).toEqual(client.events.map((_, i) => `e${i + 1}`))
   })
 
-  onlyLong(it.scopedLive)("is closed when the client reads nothing at all, and the turns continue", () =>
-    Effect.gen(function* () {
-      // So long that it does not end a client that reads, on any machine.
-      const { client, awaitState, platformUrl, id } = yield* start({ limits: { history: 20, stall: "3 seconds" } })
-      client.socket.pause()
-      yield* flood(client)
-      yield* awaitState(({ connections }) => connections === 0)
-      const other = yield* connect(platformUrl, id)
-      yield* other.until("turn.completed", ({ turnId }) => turnId === "t15")
-      client.socket.resume()
-      expect(yield* client.closed).toBe(1013)
-    })
-  )
+  onlyLong(test.scopedLive)("is closed when the client reads nothing at all, and the turns continue", function* () {
+    // So long that it does not end a client that reads, on any machine.
+    const { client, awaitState, platformUrl, id } = yield* start({ limits: { history: 20, stall: "3 seconds" } })
+    client.socket.pause()
+    yield* flood(client)
+    yield* awaitState(({ connections }) => connections === 0)
+    const other = yield* connect(platformUrl, id)
+    yield* other.until("turn.completed", ({ turnId }) => turnId === "t15")
+    client.socket.resume()
+    expect(yield* client.closed).toBe(1013)
+  })
 
   live(
     "replays what is kept after an event, or at all",

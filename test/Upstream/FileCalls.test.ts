@@ -4,46 +4,45 @@ import type { FileCallError } from "../../src/Upstream/AgentPlatform.ts"
 import * as FileCalls from "../../src/Upstream/FileCalls.ts"
 import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
+import { test } from "../Tests.ts"
 import { asked, content, finish, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
 describe("file calls", () => {
-  it.effect("ask for what they are named after", () =>
-    Effect.gen(function* () {
-      const iterations = [
-        { iteration: 2, timestamp: 20, size: 1, hash: "b" },
-        { iteration: 1, timestamp: 10, size: 1, hash: "a" }
-      ]
-      const entries = [
-        { path: "a b", type: "file", size: 1 },
-        { path: "d", type: "directory" }
-      ]
-      const stub = Stub.make([
-        Stub.status(200, { entries }),
-        Stub.status(200, entries),
-        Stub.status(200, { path: "a", ...content }),
-        Stub.status(200, { iterations }),
-        Stub.status(200, { content: "aGk=", encoding: "base64" })
-      ])
-      yield* withPlatform(stub, platform =>
-        Effect.gen(function* () {
-          expect(yield* platform.listFiles("i-1")).toEqual(entries)
-          expect(yield* platform.listFiles("i-1", { path: "src/ä & b+c", depth: 2 })).toEqual(entries)
-          expect(yield* platform.readFile("i-1", "src/a b?#%.ts")).toEqual(content)
-          expect((yield* platform.fileHistory("i-1", "a")).map(({ iteration }) => iteration)).toEqual([1, 2])
-          expect(yield* platform.fileAtIteration("i-1", "日本.txt", 7)).toEqual({ content: "aGk=", encoding: "base64" })
-        })
-      )
-      const base = "http://platform.test/base/api/v1/instances/i-1/files"
-      expect(stub.seen.map(({ method, url }) => `${method} ${url}`)).toEqual([
-        `GET ${base}?path=.&depth=1`,
-        `GET ${base}?path=src%2F%C3%A4%20%26%20b%2Bc&depth=2`,
-        `GET ${base}/src%2Fa%20b%3F%23%25.ts`,
-        `GET ${base}/a/history`,
-        `GET ${base}/%E6%97%A5%E6%9C%AC.txt/at/7`
-      ])
-    })
-  )
+  test.effect("ask for what they are named after", function* () {
+    const iterations = [
+      { iteration: 2, timestamp: 20, size: 1, hash: "b" },
+      { iteration: 1, timestamp: 10, size: 1, hash: "a" }
+    ]
+    const entries = [
+      { path: "a b", type: "file", size: 1 },
+      { path: "d", type: "directory" }
+    ]
+    const stub = Stub.make([
+      Stub.status(200, { entries }),
+      Stub.status(200, entries),
+      Stub.status(200, { path: "a", ...content }),
+      Stub.status(200, { iterations }),
+      Stub.status(200, { content: "aGk=", encoding: "base64" })
+    ])
+    yield* withPlatform(stub, platform =>
+      Effect.gen(function* () {
+        expect(yield* platform.listFiles("i-1")).toEqual(entries)
+        expect(yield* platform.listFiles("i-1", { path: "src/ä & b+c", depth: 2 })).toEqual(entries)
+        expect(yield* platform.readFile("i-1", "src/a b?#%.ts")).toEqual(content)
+        expect((yield* platform.fileHistory("i-1", "a")).map(({ iteration }) => iteration)).toEqual([1, 2])
+        expect(yield* platform.fileAtIteration("i-1", "日本.txt", 7)).toEqual({ content: "aGk=", encoding: "base64" })
+      })
+    )
+    const base = "http://platform.test/base/api/v1/instances/i-1/files"
+    expect(stub.seen.map(({ method, url }) => `${method} ${url}`)).toEqual([
+      `GET ${base}?path=.&depth=1`,
+      `GET ${base}?path=src%2F%C3%A4%20%26%20b%2Bc&depth=2`,
+      `GET ${base}/src%2Fa%20b%3F%23%25.ts`,
+      `GET ${base}/a/history`,
+      `GET ${base}/%E6%97%A5%E6%9C%AC.txt/at/7`
+    ])
+  })
 
   asked("refuse bad paths and numbers before any call", [Stub.status(200, content)], function* ({ platform, stub }) {
     const bad = [
@@ -95,31 +94,27 @@ describe("file calls", () => {
     )
   })
 
-  it.effect("take an answer that comes within 15 s, and give up after 15 s", () =>
-    Effect.gen(function* () {
-      const slow = Stub.make([Stub.late(14_999, Stub.status(200, content))])
-      expect(yield* withPlatform(slow, platform => finish(platform.readFile("i-1", "a")))).toEqual(
-        Either.right(content)
-      )
+  test.effect("take an answer that comes within 15 s, and give up after 15 s", function* () {
+    const slow = Stub.make([Stub.late(14_999, Stub.status(200, content))])
+    expect(yield* withPlatform(slow, platform => finish(platform.readFile("i-1", "a")))).toEqual(Either.right(content))
 
-      const dead = Stub.make([Stub.hanging])
-      yield* withPlatform(dead, platform =>
-        Effect.gen(function* () {
-          const fiber = yield* Effect.fork(Effect.flip(platform.readFile("i-1", "a")))
-          yield* TestClock.adjust("14999 millis")
-          expect(yield* Fiber.poll(fiber)).toEqual(Option.none())
-          yield* TestClock.adjust("1 millis")
-          expect(yield* Fiber.join(fiber)).toMatchObject({
-            _tag: "AgentPlatformConnectionError",
-            reason: "timeout",
-            message: "No answer to read_file within 15s"
-          })
-          expect(dead.seen).toHaveLength(1)
-          expect(dead.seen[0]!.isAborted()).toBe(true)
+    const dead = Stub.make([Stub.hanging])
+    yield* withPlatform(dead, platform =>
+      Effect.gen(function* () {
+        const fiber = yield* Effect.fork(Effect.flip(platform.readFile("i-1", "a")))
+        yield* TestClock.adjust("14999 millis")
+        expect(yield* Fiber.poll(fiber)).toEqual(Option.none())
+        yield* TestClock.adjust("1 millis")
+        expect(yield* Fiber.join(fiber)).toMatchObject({
+          _tag: "AgentPlatformConnectionError",
+          reason: "timeout",
+          message: "No answer to read_file within 15s"
         })
-      )
-    })
-  )
+        expect(dead.seen).toHaveLength(1)
+        expect(dead.seen[0]!.isAborted()).toBe(true)
+      })
+    )
+  })
 
   asked(
     "take no answer longer than allowed, which opens no breaker",
@@ -162,18 +157,16 @@ describe("file calls", () => {
     }
   )
 
-  it.effect("send the trace along while there is one, and nothing while tracing is off", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([Stub.status(200, content)])
-      yield* withPlatform(stub, platform =>
-        Effect.gen(function* () {
-          const span = yield* Effect.currentSpan
-          yield* platform.readFile("i-1", "a")
-          expect(stub.seen[0]!.headers.traceparent).toMatch(new RegExp(`^00-${span.traceId}-[0-9a-f]{16}-01$`))
-        }).pipe(Effect.withSpan("outer"))
-      )
-      yield* withPlatform(stub, platform => platform.readFile("i-1", "a")).pipe(Effect.withTracerEnabled(false))
-      expect(stub.seen[1]!.headers.traceparent).toBeUndefined()
-    })
-  )
+  test.effect("send the trace along while there is one, and nothing while tracing is off", function* () {
+    const stub = Stub.make([Stub.status(200, content)])
+    yield* withPlatform(stub, platform =>
+      Effect.gen(function* () {
+        const span = yield* Effect.currentSpan
+        yield* platform.readFile("i-1", "a")
+        expect(stub.seen[0]!.headers.traceparent).toMatch(new RegExp(`^00-${span.traceId}-[0-9a-f]{16}-01$`))
+      }).pipe(Effect.withSpan("outer"))
+    )
+    yield* withPlatform(stub, platform => platform.readFile("i-1", "a")).pipe(Effect.withTracerEnabled(false))
+    expect(stub.seen[1]!.headers.traceparent).toBeUndefined()
+  })
 })

@@ -7,6 +7,7 @@ import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
 import { until } from "../Kv/ChangeFeed/Harness.ts"
 import { listening } from "../Listening.ts"
+import { test } from "../Tests.ts"
 import { asked, finish, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
@@ -17,31 +18,29 @@ describe("probe", () => {
       Effect.map(Option.getOrThrow)
     )
 
-  it.effect("200 is ok, another status degraded, no connection and no answer within 2 s unhealthy", () =>
-    Effect.gen(function* () {
-      const ok = Stub.make([Stub.late(150, Stub.status(200))])
-      expect(yield* probe(ok)).toEqual({ status: "ok", statusCode: 200, latencyMs: 150 })
-      expect(ok.seen[0]).toMatchObject({ method: "GET", url: "http://platform.test/base/health" })
-      for (const code of [204, 302, 404, 500, 503]) {
-        expect(yield* probe(Stub.make([Stub.status(code, "")]))).toEqual({
-          status: "degraded",
-          statusCode: code,
-          latencyMs: 0,
-          error: `GET /health answered ${code}`
-        })
-      }
-      expect(yield* probe(Stub.make([Stub.refused]))).toMatchObject({
-        status: "unhealthy",
-        error: expect.stringContaining("ECONNREFUSED")
+  test.effect("200 is ok, another status degraded, no connection and no answer within 2 s unhealthy", function* () {
+    const ok = Stub.make([Stub.late(150, Stub.status(200))])
+    expect(yield* probe(ok)).toEqual({ status: "ok", statusCode: 200, latencyMs: 150 })
+    expect(ok.seen[0]).toMatchObject({ method: "GET", url: "http://platform.test/base/health" })
+    for (const code of [204, 302, 404, 500, 503]) {
+      expect(yield* probe(Stub.make([Stub.status(code, "")]))).toEqual({
+        status: "degraded",
+        statusCode: code,
+        latencyMs: 0,
+        error: `GET /health answered ${code}`
       })
-      expect(yield* probe(Stub.make([Stub.hanging]))).toEqual({
-        status: "unhealthy",
-        latencyMs: 2000,
-        error: "No answer within 2s"
-      })
-      expect(yield* probe(Stub.make([Stub.late(1999, Stub.status(200))]))).toMatchObject({ status: "ok" })
+    }
+    expect(yield* probe(Stub.make([Stub.refused]))).toMatchObject({
+      status: "unhealthy",
+      error: expect.stringContaining("ECONNREFUSED")
     })
-  )
+    expect(yield* probe(Stub.make([Stub.hanging]))).toEqual({
+      status: "unhealthy",
+      latencyMs: 2000,
+      error: "No answer within 2s"
+    })
+    expect(yield* probe(Stub.make([Stub.late(1999, Stub.status(200))]))).toMatchObject({ status: "ok" })
+  })
 
   it.effect("returns the latency in whole milliseconds", () =>
     withPlatform(Stub.make([Stub.late(149.6, Stub.status(200))]), platform =>
@@ -54,30 +53,28 @@ describe("probe", () => {
     )
   )
 
-  it.scopedLive("leaves no answer open whose body never comes", () =>
-    Effect.gen(function* () {
-      let open = 0
-      let ended = 0
-      const server = createServer((_request, response) => {
-        open++
-        response.on("close", () => {
-          open--
-          ended++
-        })
-        response.writeHead(503, { "content-length": "100" })
-        response.write("{")
+  test.scopedLive("leaves no answer open whose body never comes", function* () {
+    let open = 0
+    let ended = 0
+    const server = createServer((_request, response) => {
+      open++
+      response.on("close", () => {
+        open--
+        ended++
       })
-      const port = yield* listening(server)
-      const context = yield* Layer.build(
-        AgentPlatformClient.layer({ url: Option.some(`http://127.0.0.1:${port}`), apiKey: Option.none() }).pipe(
-          Layer.provide([NodeHttpClient.layerUndici, PlatformSocket.layer({})])
-        )
-      )
-      const platform = Context.get(context, AgentPlatform)
-      expect(yield* platform.probe).toMatchObject({ value: { status: "degraded", statusCode: 503 } })
-      yield* until(() => ended === 1 && open === 0)
+      response.writeHead(503, { "content-length": "100" })
+      response.write("{")
     })
-  )
+    const port = yield* listening(server)
+    const context = yield* Layer.build(
+      AgentPlatformClient.layer({ url: Option.some(`http://127.0.0.1:${port}`), apiKey: Option.none() }).pipe(
+        Layer.provide([NodeHttpClient.layerUndici, PlatformSocket.layer({})])
+      )
+    )
+    const platform = Context.get(context, AgentPlatform)
+    expect(yield* platform.probe).toMatchObject({ value: { status: "degraded", statusCode: 503 } })
+    yield* until(() => ended === 1 && open === 0)
+  })
 
   asked(
     "is shared by callers within a second",

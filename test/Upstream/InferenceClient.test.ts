@@ -1,4 +1,4 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import {
   Array as Arr,
   Chunk,
@@ -16,6 +16,7 @@ import {
 } from "effect"
 import * as Inference from "../../src/Upstream/Inference.ts"
 import * as InferenceClient from "../../src/Upstream/InferenceClient.ts"
+import { test } from "../Tests.ts"
 import { bytes, events, inferred, plain, withInference } from "./InferenceFixture.ts"
 import * as Stub from "./Stub.ts"
 
@@ -79,38 +80,30 @@ describe("streaming generation", () => {
     expect(yield* Fiber.join(fiber)).toMatchObject({ statusCode: 504 })
   })
 
-  it.effect("reads no further than the consumer does", () =>
-    Effect.gen(function* () {
-      const read = yield* Ref.make(0)
-      const body = Stream.repeatEffect(
-        Effect.as(
-          Ref.update(read, n => n + 1),
-          bytes("x")
-        )
+  test.effect("reads no further than the consumer does", function* () {
+    const read = yield* Ref.make(0)
+    const body = Stream.repeatEffect(
+      Effect.as(
+        Ref.update(read, n => n + 1),
+        bytes("x")
       )
-      const stub = Stub.make([Stub.streaming("text/plain", body)])
-      yield* withInference(stub, ({ generateStream }) =>
-        generateStream({ prompt: "hi" }).pipe(Stream.take(10), Stream.runDrain)
-      )
-      expect(yield* Ref.get(read)).toBeLessThanOrEqual(11)
-      expect(stub.seen[0]!.isAborted()).toBe(true)
-    })
-  )
+    )
+    const stub = Stub.make([Stub.streaming("text/plain", body)])
+    yield* withInference(stub, ({ generateStream }) =>
+      generateStream({ prompt: "hi" }).pipe(Stream.take(10), Stream.runDrain)
+    )
+    expect(yield* Ref.get(read)).toBeLessThanOrEqual(11)
+    expect(stub.seen[0]!.isAborted()).toBe(true)
+  })
 
-  it.effect("passes on what came before a failure", () =>
-    Effect.gen(function* () {
-      const body = 'data: {"text":"a"}\n\ndata: {"text":"b"}\n\ndata: rubbish\n\n'
-      const stub = Stub.make([Stub.streaming("text/event-stream", Stream.make(bytes(body)))])
-      const pieces = yield* withInference(stub, ({ generateStream }) =>
-        generateStream({ prompt: "hi" }).pipe(Stream.either, Stream.runCollect)
-      )
-      expect(Chunk.toReadonlyArray(pieces)).toMatchObject([
-        { right: "a" },
-        { right: "b" },
-        { left: { statusCode: 502 } }
-      ])
-    })
-  )
+  test.effect("passes on what came before a failure", function* () {
+    const body = 'data: {"text":"a"}\n\ndata: {"text":"b"}\n\ndata: rubbish\n\n'
+    const stub = Stub.make([Stub.streaming("text/event-stream", Stream.make(bytes(body)))])
+    const pieces = yield* withInference(stub, ({ generateStream }) =>
+      generateStream({ prompt: "hi" }).pipe(Stream.either, Stream.runCollect)
+    )
+    expect(Chunk.toReadonlyArray(pieces)).toMatchObject([{ right: "a" }, { right: "b" }, { left: { statusCode: 502 } }])
+  })
 })
 
 describe("the breaker", () => {
@@ -186,26 +179,22 @@ describe("configuration", () => {
     [["INFERENCE_API_KEY", ""]],
     [["INFERENCE_URL", "http://inference.test:8000/"]]
   ] as const) {
-    it.effect(`without a key there is no inference: ${JSON.stringify(variables)}`, () =>
-      Effect.gen(function* () {
-        const { generate, stream, health, probe, warnings, sent } = yield* start(variables)
-        for (const left of [Either.getLeft(generate), Either.getLeft(stream)]) {
-          expect(left).toMatchObject({
-            value: { _tag: "InferenceError", message: expect.stringMatching(/^Inference unavailable/) }
-          })
-        }
-        expect([health, probe, warnings, sent]).toEqual([false, Option.none(), [], []])
-      })
-    )
+    test.effect(`without a key there is no inference: ${JSON.stringify(variables)}`, function* () {
+      const { generate, stream, health, probe, warnings, sent } = yield* start(variables)
+      for (const left of [Either.getLeft(generate), Either.getLeft(stream)]) {
+        expect(left).toMatchObject({
+          value: { _tag: "InferenceError", message: expect.stringMatching(/^Inference unavailable/) }
+        })
+      }
+      expect([health, probe, warnings, sent]).toEqual([false, Option.none(), [], []])
+    })
   }
 
-  it.effect("a key is enough: the proxy is then on this machine", () =>
-    Effect.gen(function* () {
-      const { health, probe, warnings, sent } = yield* start([["INFERENCE_API_KEY", "key"]])
-      expect(health).toBe(true)
-      expect(probe).toMatchObject({ value: { status: "ok" } })
-      expect(warnings).toEqual([])
-      expect(sent).toContain("http://127.0.0.1:5180/health")
-    })
-  )
+  test.effect("a key is enough: the proxy is then on this machine", function* () {
+    const { health, probe, warnings, sent } = yield* start([["INFERENCE_API_KEY", "key"]])
+    expect(health).toBe(true)
+    expect(probe).toMatchObject({ value: { status: "ok" } })
+    expect(warnings).toEqual([])
+    expect(sent).toContain("http://127.0.0.1:5180/health")
+  })
 })

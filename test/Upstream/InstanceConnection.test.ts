@@ -1,7 +1,8 @@
 /** The connection to an instance: events in order, its state, and its end. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Chunk, Effect, Exit, Fiber, Logger, Option, Scope, Stream, TestClock } from "effect"
 import type { InstanceConnection } from "../../src/Upstream/AgentPlatform.ts"
+import { test } from "../Tests.ts"
 import { collect, gone, makePlatform, message, read } from "./InstanceConnection/Fixture.ts"
 import { stateOf } from "./Platform.ts"
 
@@ -13,20 +14,18 @@ const watch = <E>(connection: InstanceConnection<E>) =>
   })
 
 describe("InstanceConnection", () => {
-  it.scoped("carries events in order and frames out", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open")
-      const connection = yield* connect("e0")
-      const { ids } = yield* collect(connection)
-      expect(peers[0]!.after).toBe("e0")
-      peers[0]!.emit({ type: "a", id: "e1" }, { type: "b" }, { type: "c", id: "e2" })
-      yield* TestClock.adjust(0)
-      expect(yield* ids).toEqual(["e1", undefined, "e2"])
-      yield* connection.send(message)
-      expect(peers[0]!.sent.map(text => JSON.parse(text))).toEqual([message])
-      expect(yield* stateOf(connection)).toBe("connected")
-    })
-  )
+  test.scoped("carries events in order and frames out", function* () {
+    const { connect, peers } = makePlatform("open")
+    const connection = yield* connect("e0")
+    const { ids } = yield* collect(connection)
+    expect(peers[0]!.after).toBe("e0")
+    peers[0]!.emit({ type: "a", id: "e1" }, { type: "b" }, { type: "c", id: "e2" })
+    yield* TestClock.adjust(0)
+    expect(yield* ids).toEqual(["e1", undefined, "e2"])
+    yield* connection.send(message)
+    expect(peers[0]!.sent.map(text => JSON.parse(text))).toEqual([message])
+    expect(yield* stateOf(connection)).toBe("connected")
+  })
 
   read("resumes after the last event with an id when the socket drops", function* ({ ids, peers, tries }) {
     peers[0]!.emit({ type: "a", id: "e1" }, { type: "b", id: "e2" }, { type: "c" })
@@ -44,25 +43,23 @@ describe("InstanceConnection", () => {
     expect(yield* ids).toEqual(["e1", "e2", undefined, "e3"])
   })
 
-  it.scoped("logs what becomes of it as its own affair, not as that of the request that made it", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open")
-      const lines: Array<unknown> = []
-      const collecting = Logger.make<unknown, void>(({ annotations, message }) => {
-        lines.push([message, Object.fromEntries(annotations)])
-      })
-      yield* connect().pipe(
-        Effect.annotateLogs("request", "start_session"),
-        Effect.provide(Logger.replace(Logger.defaultLogger, collecting))
-      )
-      peers[0]!.drop()
-      yield* TestClock.adjust("200 millis")
-      expect(lines).toEqual([
-        [["Lost the connection to an agent instance; reconnecting"], { instanceId: "i-1", reason: "dropped" }],
-        [["Connected to an agent instance again"], { instanceId: "i-1" }]
-      ])
+  test.scoped("logs what becomes of it as its own affair, not as that of the request that made it", function* () {
+    const { connect, peers } = makePlatform("open")
+    const lines: Array<unknown> = []
+    const collecting = Logger.make<unknown, void>(({ annotations, message }) => {
+      lines.push([message, Object.fromEntries(annotations)])
     })
-  )
+    yield* connect().pipe(
+      Effect.annotateLogs("request", "start_session"),
+      Effect.provide(Logger.replace(Logger.defaultLogger, collecting))
+    )
+    peers[0]!.drop()
+    yield* TestClock.adjust("200 millis")
+    expect(lines).toEqual([
+      [["Lost the connection to an agent instance; reconnecting"], { instanceId: "i-1", reason: "dropped" }],
+      [["Connected to an agent instance again"], { instanceId: "i-1" }]
+    ])
+  })
 
   read(
     "shows its state, and ends when the instance is gone",
@@ -115,19 +112,17 @@ describe("InstanceConnection", () => {
     expect(yield* ids).toEqual(["e1"])
   })
 
-  it.effect("lets everything go with its scope, and says so to its watchers", () =>
-    Effect.gen(function* () {
-      const { connect, peers, tries } = makePlatform("open")
-      const scope = yield* Scope.make()
-      const connection = yield* Scope.extend(connect(), scope)
-      const { fiber } = yield* collect(connection)
-      const states = yield* watch(connection)
-      yield* Scope.close(scope, Exit.void)
-      yield* Fiber.join(fiber)
-      expect(yield* states).toEqual(["connected", "closed"])
-      expect(peers[0]!.isReleased()).toBe(true)
-      yield* TestClock.adjust("1 hour")
-      expect(tries).toHaveLength(1)
-    })
-  )
+  test.effect("lets everything go with its scope, and says so to its watchers", function* () {
+    const { connect, peers, tries } = makePlatform("open")
+    const scope = yield* Scope.make()
+    const connection = yield* Scope.extend(connect(), scope)
+    const { fiber } = yield* collect(connection)
+    const states = yield* watch(connection)
+    yield* Scope.close(scope, Exit.void)
+    yield* Fiber.join(fiber)
+    expect(yield* states).toEqual(["connected", "closed"])
+    expect(peers[0]!.isReleased()).toBe(true)
+    yield* TestClock.adjust("1 hour")
+    expect(tries).toHaveLength(1)
+  })
 })

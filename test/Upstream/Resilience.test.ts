@@ -4,6 +4,7 @@ import * as CircuitBreakerState from "../../src/Upstream/Resilience/CircuitBreak
 import { parseRetryAfter, UpstreamFailure } from "../../src/Upstream/Resilience/UpstreamFailure.ts"
 import * as Resilience from "../../src/Upstream/Resilience.ts"
 import { given } from "../Given.ts"
+import { test } from "../Tests.ts"
 
 const durations = Resilience.durations("test_request_duration_ms", "Requests of tests")
 
@@ -126,15 +127,13 @@ describe("retries", () => {
   })
 })
 
-it.scoped("forty calls that fail together make no more retries than the budget allows", () =>
-  Effect.gen(function* () {
-    const { call } = yield* patient
-    const { attempt, times } = yield* failing(status(429))
-    const calls = Array.from({ length: 40 }, () => Effect.either(call(policy, attempt)))
-    yield* finish(Effect.all(calls, { concurrency: "unbounded" }))
-    expect(yield* times).toHaveLength(40 + 0.2 * 40 + 30)
-  })
-)
+test.scoped("forty calls that fail together make no more retries than the budget allows", function* () {
+  const { call } = yield* patient
+  const { attempt, times } = yield* failing(status(429))
+  const calls = Array.from({ length: 40 }, () => Effect.either(call(policy, attempt)))
+  yield* finish(Effect.all(calls, { concurrency: "unbounded" }))
+  expect(yield* times).toHaveLength(40 + 0.2 * 40 + 30)
+})
 
 describe("the breaker", () => {
   called("counts each try, and ends the retries where it opens", function* ({ breaker, call }) {
@@ -226,29 +225,27 @@ describe("time limits", () => {
 })
 
 describe("metrics", () => {
-  it.scoped("durations of single tries by operation and outcome, and retries", () =>
-    Effect.gen(function* () {
-      const { call } = yield* Resilience.make({ upstream: "measured", durations })
-      const operation = "measured"
-      const histogram = (outcome: string) =>
-        Effect.map(
-          Metric.value(durations.pipe(Metric.tagged("operation", operation), Metric.tagged("outcome", outcome))),
-          ({ count, max }) => ({ count, max: Math.round(max) })
-        )
-      const attempts = yield* Ref.make(0)
-      const attempt = Effect.flatMap(
-        Ref.updateAndGet(attempts, n => n + 1),
-        n => Effect.delay(n === 1 ? status(503) : Effect.void, n * 1000)
+  test.scoped("durations of single tries by operation and outcome, and retries", function* () {
+    const { call } = yield* Resilience.make({ upstream: "measured", durations })
+    const operation = "measured"
+    const histogram = (outcome: string) =>
+      Effect.map(
+        Metric.value(durations.pipe(Metric.tagged("operation", operation), Metric.tagged("outcome", outcome))),
+        ({ count, max }) => ({ count, max: Math.round(max) })
       )
-      yield* finish(call({ ...policy, operation }, attempt))
-      yield* finish(call({ ...policy, operation }, Effect.fail(status(404))))
-      const fiber = yield* Effect.fork(call({ ...policy, operation }, Effect.never))
-      yield* TestClock.adjust("3 seconds")
-      yield* Fiber.interrupt(fiber)
-      expect(yield* histogram("server_error")).toEqual({ count: 1, max: 1000 })
-      expect(yield* histogram("ok")).toEqual({ count: 1, max: 2000 })
-      expect(yield* histogram("client_error")).toEqual({ count: 1, max: 0 })
-      expect(yield* histogram("interrupted")).toEqual({ count: 1, max: 3000 })
-    })
-  )
+    const attempts = yield* Ref.make(0)
+    const attempt = Effect.flatMap(
+      Ref.updateAndGet(attempts, n => n + 1),
+      n => Effect.delay(n === 1 ? status(503) : Effect.void, n * 1000)
+    )
+    yield* finish(call({ ...policy, operation }, attempt))
+    yield* finish(call({ ...policy, operation }, Effect.fail(status(404))))
+    const fiber = yield* Effect.fork(call({ ...policy, operation }, Effect.never))
+    yield* TestClock.adjust("3 seconds")
+    yield* Fiber.interrupt(fiber)
+    expect(yield* histogram("server_error")).toEqual({ count: 1, max: 1000 })
+    expect(yield* histogram("ok")).toEqual({ count: 1, max: 2000 })
+    expect(yield* histogram("client_error")).toEqual({ count: 1, max: 0 })
+    expect(yield* histogram("interrupted")).toEqual({ count: 1, max: 3000 })
+  })
 })

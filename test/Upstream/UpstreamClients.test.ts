@@ -10,6 +10,7 @@ import { Inference } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
 import { given } from "../Given.ts"
 import { listening } from "../Listening.ts"
+import { test } from "../Tests.ts"
 import { eventsOf, stateOf } from "./Platform.ts"
 
 const secret = Redacted.make("secret")
@@ -58,105 +59,93 @@ const clients = {
 
 for (const [name, client] of Object.entries(clients)) {
   describe(`over real sockets by ${name}`, () => {
-    it.scopedLive("instances are created, used and stopped", () =>
-      Effect.gen(function* () {
-        const { platform, simulator } = yield* start({}, client)
-        const id = yield* platform.create(instance)
-        expect((yield* simulator.state).instances).toMatchObject([{ id, agentType: "coder", secretNames: ["TOKEN"] }])
-        expect(yield* platform.listFiles(id, { depth: 2 })).toContainEqual(
-          expect.objectContaining({ path: "src/main.ts", type: "file" })
-        )
-        expect(yield* platform.readFile(id, "src/main.ts")).toMatchObject({ content: 'console.log("hello")\n' })
-        expect((yield* platform.fileHistory(id, "README.md")).map(({ iteration }) => iteration)).toEqual([1])
-        expect(yield* platform.fileAtIteration(id, "assets/pixel.gif", 1)).toMatchObject({ encoding: "base64" })
-        expect(yield* Effect.flip(platform.readFile(id, "missing"))).toMatchObject({ statusCode: 404 })
-        expect(yield* platform.probe).toMatchObject({ value: { status: "ok" } })
-        yield* platform.stop(id)
-        yield* platform.stop(id)
-        expect((yield* simulator.state).instances).toEqual([])
-      })
-    )
+    test.scopedLive("instances are created, used and stopped", function* () {
+      const { platform, simulator } = yield* start({}, client)
+      const id = yield* platform.create(instance)
+      expect((yield* simulator.state).instances).toMatchObject([{ id, agentType: "coder", secretNames: ["TOKEN"] }])
+      expect(yield* platform.listFiles(id, { depth: 2 })).toContainEqual(
+        expect.objectContaining({ path: "src/main.ts", type: "file" })
+      )
+      expect(yield* platform.readFile(id, "src/main.ts")).toMatchObject({ content: 'console.log("hello")\n' })
+      expect((yield* platform.fileHistory(id, "README.md")).map(({ iteration }) => iteration)).toEqual([1])
+      expect(yield* platform.fileAtIteration(id, "assets/pixel.gif", 1)).toMatchObject({ encoding: "base64" })
+      expect(yield* Effect.flip(platform.readFile(id, "missing"))).toMatchObject({ statusCode: 404 })
+      expect(yield* platform.probe).toMatchObject({ value: { status: "ok" } })
+      yield* platform.stop(id)
+      yield* platform.stop(id)
+      expect((yield* simulator.state).instances).toEqual([])
+    })
 
-    it.scopedLive("text is generated, as events and plain", () =>
-      Effect.gen(function* () {
-        for (const format of ["sse", "text"] as const) {
-          const { inference } = yield* start({ format }, client)
-          expect(yield* inference.generate({ prompt: "hi" })).toContain(text)
-          expect(yield* inference.health).toBe(true)
-        }
-      })
-    )
+    test.scopedLive("text is generated, as events and plain", function* () {
+      for (const format of ["sse", "text"] as const) {
+        const { inference } = yield* start({ format }, client)
+        expect(yield* inference.generate({ prompt: "hi" })).toContain(text)
+        expect(yield* inference.health).toBe(true)
+      }
+    })
 
-    it.scopedLive("a consumer who leaves ends the upstream's work", () =>
-      Effect.gen(function* () {
-        let closed = false
-        const url = yield* serve((_, response) => {
-          response.writeHead(200, { "content-type": "text/plain" })
-          response.write("a")
-          response.on("close", () => {
-            closed = true
-          })
+    test.scopedLive("a consumer who leaves ends the upstream's work", function* () {
+      let closed = false
+      const url = yield* serve((_, response) => {
+        response.writeHead(200, { "content-type": "text/plain" })
+        response.write("a")
+        response.on("close", () => {
+          closed = true
         })
-        const { generateStream } = yield* inferenceAt(url, client)
-        expect(
-          Chunk.toReadonlyArray(yield* Stream.runCollect(Stream.take(generateStream({ prompt: "hi" }), 1)))
-        ).toEqual(["a"])
-        yield* until(() => closed)
-        closed = false
-        const fiber = yield* Effect.fork(Stream.runDrain(generateStream({ prompt: "hi" })))
-        yield* Effect.zipRight(Effect.yieldNow(), Fiber.interrupt(fiber))
-        expect(yield* Stream.runCollect(Stream.take(generateStream({ prompt: "hi" }), 1))).toHaveLength(1)
-        yield* until(() => closed)
       })
-    )
+      const { generateStream } = yield* inferenceAt(url, client)
+      expect(Chunk.toReadonlyArray(yield* Stream.runCollect(Stream.take(generateStream({ prompt: "hi" }), 1)))).toEqual(
+        ["a"]
+      )
+      yield* until(() => closed)
+      closed = false
+      const fiber = yield* Effect.fork(Stream.runDrain(generateStream({ prompt: "hi" })))
+      yield* Effect.zipRight(Effect.yieldNow(), Fiber.interrupt(fiber))
+      expect(yield* Stream.runCollect(Stream.take(generateStream({ prompt: "hi" }), 1))).toHaveLength(1)
+      yield* until(() => closed)
+    })
 
-    it.scopedLive("kept-alive connections that the service closes behind each answer cost no call", () =>
-      Effect.gen(function* () {
-        let calls = 0
-        const url = yield* serve((request, response) => {
-          calls++
-          // The client is promised that the connection lives on, and finds it gone.
-          response.once("close", () => request.socket.destroy())
-          response.writeHead(200, { "content-type": "application/json", connection: "keep-alive" }).end("[]")
-        })
-        const { platform } = yield* clientsAt(Option.some(url), url, undefined, client)
-        for (let call = 0; call < 20; call++) expect(yield* platform.listFiles("i-1", {})).toEqual([])
-        expect(calls).toBeGreaterThanOrEqual(20)
+    test.scopedLive("kept-alive connections that the service closes behind each answer cost no call", function* () {
+      let calls = 0
+      const url = yield* serve((request, response) => {
+        calls++
+        // The client is promised that the connection lives on, and finds it gone.
+        response.once("close", () => request.socket.destroy())
+        response.writeHead(200, { "content-type": "application/json", connection: "keep-alive" }).end("[]")
       })
-    )
+      const { platform } = yield* clientsAt(Option.some(url), url, undefined, client)
+      for (let call = 0; call < 20; call++) expect(yield* platform.listFiles("i-1", {})).toEqual([])
+      expect(calls).toBeGreaterThanOrEqual(20)
+    })
 
-    it.scopedLive("redirects are not followed, not even with a credential to steal", () =>
-      Effect.gen(function* () {
-        let stolen = false
-        const thief = yield* serve((_, response) => {
-          stolen = true
-          response.end()
-        })
-        const url = yield* serve((_, response) => response.writeHead(307, { location: thief }).end())
-        const { generate, probe } = yield* inferenceAt(url, client)
-        expect(yield* Effect.flip(generate({ prompt: "hi" }))).toMatchObject({ statusCode: 307 })
-        expect(yield* probe).toMatchObject({ value: { status: "degraded", statusCode: 307 } })
-        expect(stolen).toBe(false)
+    test.scopedLive("redirects are not followed, not even with a credential to steal", function* () {
+      let stolen = false
+      const thief = yield* serve((_, response) => {
+        stolen = true
+        response.end()
       })
-    )
+      const url = yield* serve((_, response) => response.writeHead(307, { location: thief }).end())
+      const { generate, probe } = yield* inferenceAt(url, client)
+      expect(yield* Effect.flip(generate({ prompt: "hi" }))).toMatchObject({ statusCode: 307 })
+      expect(yield* probe).toMatchObject({ value: { status: "degraded", statusCode: 307 } })
+      expect(stolen).toBe(false)
+    })
   })
 }
 
 describe("faults over real sockets", () => {
-  it.scopedLive("a stream that is cut fails after what came, and is not asked for again", () =>
-    Effect.gen(function* () {
-      for (const format of ["sse", "text"] as const) {
-        const { inference, simulator } = yield* start({ format })
-        yield* simulator.inject({ operation: "generate", fault: { kind: "drop", after: 60 } })
-        const pieces = yield* inference
-          .generateStream({ prompt: "/long 1000" })
-          .pipe(Stream.either, Stream.runCollect, Effect.map(Chunk.toReadonlyArray))
-        expect(pieces.filter(Either.isRight).length).toBeGreaterThan(0)
-        expect(pieces.at(-1)).toMatchObject({ left: { _tag: "InferenceError", statusCode: 502 } })
-        expect((yield* simulator.state).requests.generate).toBe(1)
-      }
-    })
-  )
+  test.scopedLive("a stream that is cut fails after what came, and is not asked for again", function* () {
+    for (const format of ["sse", "text"] as const) {
+      const { inference, simulator } = yield* start({ format })
+      yield* simulator.inject({ operation: "generate", fault: { kind: "drop", after: 60 } })
+      const pieces = yield* inference
+        .generateStream({ prompt: "/long 1000" })
+        .pipe(Stream.either, Stream.runCollect, Effect.map(Chunk.toReadonlyArray))
+      expect(pieces.filter(Either.isRight).length).toBeGreaterThan(0)
+      expect(pieces.at(-1)).toMatchObject({ left: { _tag: "InferenceError", statusCode: 502 } })
+      expect((yield* simulator.state).requests.generate).toBe(1)
+    }
+  })
 })
 
 describe("connections to instances over real sockets", () => {

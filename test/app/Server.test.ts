@@ -1,10 +1,11 @@
 import { execFile } from "node:child_process"
 import * as Http from "node:http"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "@effect/vitest"
 import { Effect } from "effect"
 import { launch } from "../service/Command.ts"
 import * as Compiled from "../service/Compiled.ts"
 import { serve } from "../service/InProcess.ts"
+import { test } from "../Tests.ts"
 
 /** Runs a line as a shell would that it is pasted into. */
 const shell = (line: string, env: Readonly<Record<string, string>> = {}) =>
@@ -80,59 +81,56 @@ const startInFlight = (base: string) =>
   })
 
 describe("Server", () => {
-  it.scoped("prints commands in dev mode that work as pasted", () =>
-    Effect.gen(function* () {
-      const server = yield* launch({}, ["dev"])
-      const [, base] = yield* server.shows(/dev mode, at (\S+)\n[\s\S]*(?: {2}curl.*\n){3}/)
-      const lines = server.output.stdout.split("\n").filter(line => line.startsWith("  curl"))
-      const [set, read, follow] = yield* Effect.forEach(lines, line => shell(line))
-      const entry = JSON.parse(set!)
-      assert.strictEqual(entry.version, 1)
-      assert.strictEqual(entry.value, "world")
-      assert.deepStrictEqual(JSON.parse(read!), entry)
-      const { changes, lastSeq } = JSON.parse(follow!)
-      assert.strictEqual(lastSeq, 1)
-      assert.strictEqual(changes[0].tenantId, "demo")
+  test.scoped("prints commands in dev mode that work as pasted", function* () {
+    const server = yield* launch({}, ["dev"])
+    const [, base] = yield* server.shows(/dev mode, at (\S+)\n[\s\S]*(?: {2}curl.*\n){3}/)
+    const lines = server.output.stdout.split("\n").filter(line => line.startsWith("  curl"))
+    const [set, read, follow] = yield* Effect.forEach(lines, line => shell(line))
+    const entry = JSON.parse(set!)
+    assert.strictEqual(entry.version, 1)
+    assert.strictEqual(entry.value, "world")
+    assert.deepStrictEqual(JSON.parse(read!), entry)
+    const { changes, lastSeq } = JSON.parse(follow!)
+    assert.strictEqual(lastSeq, 1)
+    assert.strictEqual(changes[0].tenantId, "demo")
 
-      const chat = server.output.stdout.split("\n").find(line => line.startsWith("  npx causewayd chat")) ?? ""
-      // What npx runs is the program of the package.
-      const npx = `npx() { shift; ${process.execPath} ${Compiled.program("main")} "$@"; }`
-      assert.include(yield* shell(`${npx}\n echo hello there | ${chat.trim()}`), '"text":"echo: hello there"')
-      assert.match(server.output.stdout, / the key dev-key:\n {2}\S+\/console\n/)
-      assert.strictEqual((yield* get(`${base}/console`)).status, 308)
-      assert.match(server.output.stdout, /Reference of the API:\n {2}\S+\/docs\n/)
-      assert.strictEqual((yield* get(`${base}/docs`)).status, 308)
+    const chat = server.output.stdout.split("\n").find(line => line.startsWith("  npx causewayd chat")) ?? ""
+    // What npx runs is the program of the package.
+    const npx = `npx() { shift; ${process.execPath} ${Compiled.program("main")} "$@"; }`
+    assert.include(yield* shell(`${npx}\n echo hello there | ${chat.trim()}`), '"text":"echo: hello there"')
+    assert.match(server.output.stdout, / the key dev-key:\n {2}\S+\/console\n/)
+    assert.strictEqual((yield* get(`${base}/console`)).status, 308)
+    assert.match(server.output.stdout, /Reference of the API:\n {2}\S+\/docs\n/)
+    assert.strictEqual((yield* get(`${base}/docs`)).status, 308)
 
-      const { metrics } = JSON.parse((yield* get(`${base}/api/metrics`)).body)
-      assert.deepInclude(metrics, {
-        name: "http_requests_total",
-        kind: "counter",
-        labels: { route: "/api/v1/kv/{namespace}/{key}", method: "PUT", status: "200" },
-        value: 1
-      })
-      assert.strictEqual((yield* get(`${base}/metrics`)).status, 404)
-
-      yield* server.kill("SIGINT")
-      assert.deepStrictEqual(yield* server.ended, { code: 0, signal: null })
-      assert.strictEqual(server.output.stderr, "")
+    const { metrics } = JSON.parse((yield* get(`${base}/api/metrics`)).body)
+    assert.deepInclude(metrics, {
+      name: "http_requests_total",
+      kind: "counter",
+      labels: { route: "/api/v1/kv/{namespace}/{key}", method: "PUT", status: "200" },
+      value: 1
     })
-  )
+    assert.strictEqual((yield* get(`${base}/metrics`)).status, 404)
 
-  it.scopedLive("refers to a configured key by its shell variable", () =>
-    Effect.gen(function* () {
-      const pages = { CONSOLE_ENABLED: "false", REFERENCE_ENABLED: "false" }
-      const server = yield* serve({ DEV_MODE: "true", KV_API_KEY: "sesame", ...pages })
-      const [set] = server
-        .output()
-        .split("\n")
-        .filter(line => line.startsWith("  curl"))
-      for (const absent of ["sesame", "/console", "/docs"]) assert.notInclude(server.output(), absent)
-      assert.strictEqual(JSON.parse(yield* shell(set!, { KV_API_KEY: "sesame" })).version, 1)
-    })
-  )
+    yield* server.kill("SIGINT")
+    assert.deepStrictEqual(yield* server.ended, { code: 0, signal: null })
+    assert.strictEqual(server.output.stderr, "")
+  })
 
-  it.scoped("logs JSON without secrets in production, protects its metrics, and finishes requests in flight", () =>
-    Effect.gen(function* () {
+  test.scopedLive("refers to a configured key by its shell variable", function* () {
+    const pages = { CONSOLE_ENABLED: "false", REFERENCE_ENABLED: "false" }
+    const server = yield* serve({ DEV_MODE: "true", KV_API_KEY: "sesame", ...pages })
+    const [set] = server
+      .output()
+      .split("\n")
+      .filter(line => line.startsWith("  curl"))
+    for (const absent of ["sesame", "/console", "/docs"]) assert.notInclude(server.output(), absent)
+    assert.strictEqual(JSON.parse(yield* shell(set!, { KV_API_KEY: "sesame" })).version, 1)
+  })
+
+  test.scoped(
+    "logs JSON without secrets in production, protects its metrics, and finishes requests in flight",
+    function* () {
       const server = yield* launch({ ...secrets, METRICS_PROMETHEUS: "true", LOG_LEVEL: "trace" })
       const [, port] = yield* server.shows(/"port":(\d+)[,}]/)
       const base = `http://127.0.0.1:${port}`
@@ -160,17 +158,15 @@ describe("Server", () => {
       const lines = stdout.trimEnd().split("\n")
       assert.isAtLeast(lines.length, 2)
       lines.forEach(assertLogLine)
-    })
+    }
   )
 
-  it.scoped("survives the reader of its log", () =>
-    Effect.gen(function* () {
-      const server = yield* launch(secrets)
-      yield* server.shows(/"Listening"/)
-      yield* server.abandonOutput
-      yield* server.kill("SIGTERM")
-      assert.deepStrictEqual(yield* server.ended, { code: 0, signal: null })
-      assert.strictEqual(server.output.stderr, "")
-    })
-  )
+  test.scoped("survives the reader of its log", function* () {
+    const server = yield* launch(secrets)
+    yield* server.shows(/"Listening"/)
+    yield* server.abandonOutput
+    yield* server.kill("SIGTERM")
+    assert.deepStrictEqual(yield* server.ended, { code: 0, signal: null })
+    assert.strictEqual(server.output.stderr, "")
+  })
 })

@@ -32,6 +32,7 @@ import * as Settings from "../../src/Gateway/Sessions/Settings.ts"
 import { Sessions } from "../../src/Gateway/Sessions.ts"
 import { key, serve } from "../Http/Platform/Host.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
+import { test } from "../Tests.ts"
 
 const set = (name: string, expiresAt: number | null = null) =>
   Effect.flatMap(Store.Store, store =>
@@ -101,20 +102,18 @@ describe("virtual time", () => {
     }).pipe(Effect.provide(Layer.fresh(Layer.provideMerge(housekeeping, StoreInMemory.layer))))
   )
 
-  it.scoped("removes change records at the end of their retention, on disk", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      yield* Effect.gen(function* () {
-        yield* set("a")
-        yield* set("b", Duration.toMillis("90 minutes"))
-        yield* Time.pass("2 hours", "10 minutes")
-        // The writer answers from a thread of its own.
-        const trimmed = Effect.flip(readAfter(1))
-        yield* Effect.repeat(Effect.zipRight(Time.breathe, Effect.option(trimmed)), { until: Option.isSome })
-        expect((yield* readAfter(2)).map(({ op, key }) => [op, key])).toEqual([["delete", "b"]])
-      }).pipe(Effect.provide(Layer.provideMerge(housekeeping, sqlite(directory))))
-    })
-  )
+  test.scoped("removes change records at the end of their retention, on disk", function* () {
+    const directory = yield* temporaryDirectory
+    yield* Effect.gen(function* () {
+      yield* set("a")
+      yield* set("b", Duration.toMillis("90 minutes"))
+      yield* Time.pass("2 hours", "10 minutes")
+      // The writer answers from a thread of its own.
+      const trimmed = Effect.flip(readAfter(1))
+      yield* Effect.repeat(Effect.zipRight(Time.breathe, Effect.option(trimmed)), { until: Option.isSome })
+      expect((yield* readAfter(2)).map(({ op, key }) => [op, key])).toEqual([["delete", "b"]])
+    }).pipe(Effect.provide(Layer.provideMerge(housekeeping, sqlite(directory))))
+  })
 
   it.scoped("ends a long poll", () =>
     Effect.gen(function* () {
@@ -142,64 +141,60 @@ describe("virtual time", () => {
   )
 
   for (const kind of ["stock", "edge"] as const) {
-    it.scoped(`sends the heartbeat of a WebSocket over a socket, on ${kind}`, () =>
-      Effect.gen(function* () {
-        const port = yield* serve(kind)
-        const messages: Array<unknown> = []
-        const client = yield* Effect.acquireRelease(
-          Effect.async<WebSocket>(resume => {
-            const headers = { authorization: `Bearer ${key}` }
-            const socket = new WebSocket(`ws://127.0.0.1:${port}/api/v1/changes/ws`, { headers })
-            socket.on("message", data => messages.push(JSON.parse(String(data))))
-            socket.on("open", () => resume(Effect.succeed(socket)))
-          }),
-          socket => Effect.sync(() => socket.terminate())
-        )
-        yield* Time.breathe
-        yield* Time.pass("14 seconds", "1 second")
-        expect(messages).toEqual([])
-        yield* Time.pass("2 seconds", "1 second")
-        yield* Time.until(() => messages.length > 0)
-        expect(messages).toMatchObject([{ type: "heartbeat", lastSeq: 0 }])
-        client.terminate()
-      })
-    )
+    test.scoped(`sends the heartbeat of a WebSocket over a socket, on ${kind}`, function* () {
+      const port = yield* serve(kind)
+      const messages: Array<unknown> = []
+      const client = yield* Effect.acquireRelease(
+        Effect.async<WebSocket>(resume => {
+          const headers = { authorization: `Bearer ${key}` }
+          const socket = new WebSocket(`ws://127.0.0.1:${port}/api/v1/changes/ws`, { headers })
+          socket.on("message", data => messages.push(JSON.parse(String(data))))
+          socket.on("open", () => resume(Effect.succeed(socket)))
+        }),
+        socket => Effect.sync(() => socket.terminate())
+      )
+      yield* Time.breathe
+      yield* Time.pass("14 seconds", "1 second")
+      expect(messages).toEqual([])
+      yield* Time.pass("2 seconds", "1 second")
+      yield* Time.until(() => messages.length > 0)
+      expect(messages).toMatchObject([{ type: "heartbeat", lastSeq: 0 }])
+      client.terminate()
+    })
   }
 
-  it.scoped("opens and half-opens the breaker of an upstream", () =>
-    Effect.gen(function* () {
-      let requests = 0
-      let isUnavailable = true
-      const http = HttpClient.make(request => {
-        requests++
-        return isUnavailable ? new RequestError({ request, reason: "Transport" }) : Effect.never
-      })
-      yield* Effect.gen(function* () {
-        const inference = yield* Inference.Inference
-        const failed = Effect.map(Effect.flip(inference.generate({ prompt: "x" })), ({ statusCode }) => statusCode)
-        while (requests < 5) yield* failed
-        const before = requests
-        expect(yield* failed).toBe(503)
-        expect(requests).toBe(before)
-        yield* TestClock.adjust("10 seconds")
-        isUnavailable = false
-        const probe = yield* Effect.fork(Effect.flip(inference.generate({ prompt: "x" })))
-        yield* TestClock.adjust("119 seconds")
-        expect(requests).toBe(before + 1)
-        expect(yield* Fiber.poll(probe)).toEqual(Option.none())
-        // The time limit of a generation.
-        yield* TestClock.adjust("1 second")
-        expect((yield* Fiber.join(probe)).statusCode).toBe(504)
-      }).pipe(
-        Effect.provide(
-          UpstreamClients.layer({
-            agentPlatform: { url: Option.none(), apiKey: Option.none() },
-            inference: { url: "http://inference.test", apiKey: Option.some(Redacted.make("key")) }
-          }).pipe(Layer.provide(Layer.succeed(HttpClient.HttpClient, http)))
-        )
-      )
+  test.scoped("opens and half-opens the breaker of an upstream", function* () {
+    let requests = 0
+    let isUnavailable = true
+    const http = HttpClient.make(request => {
+      requests++
+      return isUnavailable ? new RequestError({ request, reason: "Transport" }) : Effect.never
     })
-  )
+    yield* Effect.gen(function* () {
+      const inference = yield* Inference.Inference
+      const failed = Effect.map(Effect.flip(inference.generate({ prompt: "x" })), ({ statusCode }) => statusCode)
+      while (requests < 5) yield* failed
+      const before = requests
+      expect(yield* failed).toBe(503)
+      expect(requests).toBe(before)
+      yield* TestClock.adjust("10 seconds")
+      isUnavailable = false
+      const probe = yield* Effect.fork(Effect.flip(inference.generate({ prompt: "x" })))
+      yield* TestClock.adjust("119 seconds")
+      expect(requests).toBe(before + 1)
+      expect(yield* Fiber.poll(probe)).toEqual(Option.none())
+      // The time limit of a generation.
+      yield* TestClock.adjust("1 second")
+      expect((yield* Fiber.join(probe)).statusCode).toBe(504)
+    }).pipe(
+      Effect.provide(
+        UpstreamClients.layer({
+          agentPlatform: { url: Option.none(), apiKey: Option.none() },
+          inference: { url: "http://inference.test", apiKey: Option.some(Redacted.make("key")) }
+        }).pipe(Layer.provide(Layer.succeed(HttpClient.HttpClient, http)))
+      )
+    )
+  })
 
   it.scoped("deactivates an idle session", () =>
     Effect.gen(function* () {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Cause, Effect, Either, Exit, Fiber, FastCheck as fc } from "effect"
 import * as Direct from "../../src/base/Direct.ts"
 import { times } from "../Scale.ts"
+import { test } from "../Tests.ts"
 
 /** Runs an effect that must need no fiber. */
 const exitOf = <A, E>(effect: Effect.Effect<A, E>): Promise<Exit.Exit<A, E>> =>
@@ -103,30 +104,28 @@ describe("Direct", () => {
     )
   )
 
-  it.effect("forks no fiber for a direct effect, which is computed with each run", () =>
-    Effect.gen(function* () {
-      let runs = 0
-      const counted = Direct.map(
-        Direct.catchAll(
-          Direct.flatMap(
-            Direct.sync(() => ++runs),
-            n => (n < 3 ? Either.left("few") : Exit.succeed(n))
-          ),
-          () =>
-            Direct.async<string>(resume => {
-              resume(Exit.succeed("caught"))
-              return never
-            })
+  test.effect("forks no fiber for a direct effect, which is computed with each run", function* () {
+    let runs = 0
+    const counted = Direct.map(
+      Direct.catchAll(
+        Direct.flatMap(
+          Direct.sync(() => ++runs),
+          n => (n < 3 ? Either.left("few") : Exit.succeed(n))
         ),
-        result => `${result}!`
-      )
-      expect(runs).toBe(0)
-      expect(yield* Effect.promise(() => exitOf(counted))).toEqual(Exit.succeed("caught!"))
-      expect(yield* counted).toBe("caught!")
-      expect(yield* Effect.promise(() => exitOf(counted))).toEqual(Exit.succeed("3!"))
-      expect(yield* counted).toBe("4!")
-    })
-  )
+        () =>
+          Direct.async<string>(resume => {
+            resume(Exit.succeed("caught"))
+            return never
+          })
+      ),
+      result => `${result}!`
+    )
+    expect(runs).toBe(0)
+    expect(yield* Effect.promise(() => exitOf(counted))).toEqual(Exit.succeed("caught!"))
+    expect(yield* counted).toBe("caught!")
+    expect(yield* Effect.promise(() => exitOf(counted))).toEqual(Exit.succeed("3!"))
+    expect(yield* counted).toBe("4!")
+  })
 
   it("interrupts an effect that waits for a callback, which then does nothing", () => {
     const results: Array<string> = []
@@ -175,25 +174,23 @@ describe("Direct", () => {
     expect(results).toEqual(["now", "now"])
   })
 
-  it.effect("interrupts the fiber of an effect that was forked", () =>
-    Effect.gen(function* () {
-      const fibers: Array<Fiber.RuntimeFiber<unknown, unknown>> = []
-      const exits: Array<Exit.Exit<unknown, unknown>> = []
-      const one = Direct.sync(() => 1)
-      const fork = (effect: Effect.Effect<unknown, unknown>) => {
-        const fiber = Effect.runFork(effect)
-        fibers.push(fiber)
-        return fiber
-      }
-      const interrupt = Direct.run(
-        Direct.flatMap(one, () => Effect.never),
-        fork,
-        exit => exits.push(exit)
-      )
-      expect(exits).toEqual([])
-      interrupt()
-      yield* Fiber.await(fibers[0]!)
-      expect(exits.map(Exit.isInterrupted)).toEqual([true])
-    })
-  )
+  test.effect("interrupts the fiber of an effect that was forked", function* () {
+    const fibers: Array<Fiber.RuntimeFiber<unknown, unknown>> = []
+    const exits: Array<Exit.Exit<unknown, unknown>> = []
+    const one = Direct.sync(() => 1)
+    const fork = (effect: Effect.Effect<unknown, unknown>) => {
+      const fiber = Effect.runFork(effect)
+      fibers.push(fiber)
+      return fiber
+    }
+    const interrupt = Direct.run(
+      Direct.flatMap(one, () => Effect.never),
+      fork,
+      exit => exits.push(exit)
+    )
+    expect(exits).toEqual([])
+    interrupt()
+    yield* Fiber.await(fibers[0]!)
+    expect(exits.map(Exit.isInterrupted)).toEqual([true])
+  })
 })

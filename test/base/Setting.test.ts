@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Config, ConfigProvider, Duration, Effect, Either, Option, Redacted } from "effect"
 import * as Limits from "../../src/base/Limits.ts"
 import * as Setting from "../../src/base/Setting.ts"
+import { test } from "../Tests.ts"
 
 type Environment = Readonly<Record<string, string>>
 
@@ -161,11 +162,9 @@ describe("Setting", () => {
 })
 
 describe("Limits", () => {
-  it.effect("have the same defaults with and without configuration", () =>
-    Effect.gen(function* () {
-      expect(load(Limits.config, {})).toEqual(Either.right(yield* Limits.Limits))
-    })
-  )
+  test.effect("have the same defaults with and without configuration", function* () {
+    expect(load(Limits.config, {})).toEqual(Either.right(yield* Limits.Limits))
+  })
 
   it("are read from the environment, each within its bounds", () => {
     const loaded = load(Limits.config, { LIMIT_KEY_BYTES: "10", LIMIT_JSON_DEPTH: "1000" })

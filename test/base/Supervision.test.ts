@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Logger, Option, Scope, TestClock } from "effect"
 import * as Supervision from "../../src/base/Supervision.ts"
+import { test } from "../Tests.ts"
 
 const silent = Logger.replace(Logger.defaultLogger, Logger.none)
 
@@ -60,29 +61,25 @@ describe("supervised background work", () => {
 })
 
 describe("work within a limit", () => {
-  it.effect("is cut within a finalizer, also where it cannot be interrupted itself", () =>
-    Effect.gen(function* () {
-      const begun = yield* Deferred.make<void>()
-      const scope = yield* Scope.make()
-      const hangs = Effect.uninterruptible(Effect.zipRight(Deferred.succeed(begun, undefined), Effect.never))
-      yield* Scope.addFinalizer(scope, Supervision.within("1 second", hangs))
-      const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
-      yield* Deferred.await(begun)
-      yield* TestClock.adjust("1 second")
-      expect(Exit.isSuccess(yield* Fiber.await(closing))).toBe(true)
-    })
-  )
+  test.effect("is cut within a finalizer, also where it cannot be interrupted itself", function* () {
+    const begun = yield* Deferred.make<void>()
+    const scope = yield* Scope.make()
+    const hangs = Effect.uninterruptible(Effect.zipRight(Deferred.succeed(begun, undefined), Effect.never))
+    yield* Scope.addFinalizer(scope, Supervision.within("1 second", hangs))
+    const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
+    yield* Deferred.await(begun)
+    yield* TestClock.adjust("1 second")
+    expect(Exit.isSuccess(yield* Fiber.await(closing))).toBe(true)
+  })
 
-  it.effect("is interrupted at the limit, and answers what it has done before", () =>
-    Effect.gen(function* () {
-      const interrupted = yield* Deferred.make<void>()
-      const work = Effect.onInterrupt(Effect.never, () => Deferred.succeed(interrupted, undefined))
-      const fiber = yield* Effect.fork(Effect.uninterruptible(Supervision.within("1 second", work)))
-      yield* TestClock.adjust("1 second")
-      expect(yield* Fiber.join(fiber)).toEqual(Option.none())
-      yield* Deferred.await(interrupted)
-      expect(yield* Supervision.within("1 second", Effect.succeed(1))).toEqual(Option.some(1))
-      expect(yield* Effect.exit(Supervision.within("1 second", Effect.fail("no")))).toEqual(Exit.fail("no"))
-    })
-  )
+  test.effect("is interrupted at the limit, and answers what it has done before", function* () {
+    const interrupted = yield* Deferred.make<void>()
+    const work = Effect.onInterrupt(Effect.never, () => Deferred.succeed(interrupted, undefined))
+    const fiber = yield* Effect.fork(Effect.uninterruptible(Supervision.within("1 second", work)))
+    yield* TestClock.adjust("1 second")
+    expect(yield* Fiber.join(fiber)).toEqual(Option.none())
+    yield* Deferred.await(interrupted)
+    expect(yield* Supervision.within("1 second", Effect.succeed(1))).toEqual(Option.some(1))
+    expect(yield* Effect.exit(Supervision.within("1 second", Effect.fail("no")))).toEqual(Exit.fail("no"))
+  })
 })

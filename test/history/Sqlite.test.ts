@@ -7,6 +7,7 @@ import { isLong, onlyLong, times } from "../Scale.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
+import { testsOf } from "../Tests.ts"
 import { counts } from "./Checker.ts"
 import * as ServiceNode from "./ServiceNode.ts"
 import * as Workload from "./Workload.ts"
@@ -23,8 +24,10 @@ const copyStore = (from: string, to: string): void => {
 }
 
 layer(Environment.layer, { excludeTestServices: true })("the service on SQLite", it => {
-  it.scoped("keeps its promises to concurrent clients while it is killed, or terminated, and started again", () =>
-    Effect.gen(function* () {
+  const test = testsOf(it)
+  test.scoped(
+    "keeps its promises to concurrent clients while it is killed, or terminated, and started again",
+    function* () {
       const random = Random.make(`${seed} kills`)
       const node = yield* ServiceNode.start("node", { directory: yield* temporaryDirectory })
       const kills = times(2)
@@ -45,11 +48,12 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
           })
       )
       assert.isAbove(counts(history)["write ok"] ?? 0, 0)
-    })
+    }
   )
 
-  onlyLong(it.scoped)("has another log after a backup was restored, which followers learn from its epoch", () =>
-    Effect.gen(function* () {
+  onlyLong(test.scoped)(
+    "has another log after a backup was restored, which followers learn from its epoch",
+    function* () {
       const directory = yield* temporaryDirectory
       const backup = yield* temporaryDirectory
       const node = yield* ServiceNode.start("node", { directory })
@@ -75,6 +79,6 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
       const found = counts(history)
       assert.isAbove(found.reset ?? 0, 0, JSON.stringify(found))
       assert.strictEqual(Workload.epochs(history).size, rounds + 1)
-    })
+    }
   )
 })

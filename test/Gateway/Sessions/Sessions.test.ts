@@ -1,7 +1,8 @@
 /** Sessions against a simulated platform: messages and turns, access, deletion, titles and limits. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { test } from "../../Tests.ts"
 import {
   alice,
   bare,
@@ -112,26 +113,24 @@ describe("Sessions", () => {
     })
   }
 
-  it.scopedLive("events are delivered only after they are stored", () =>
-    Effect.gen(function* () {
-      const away = { is: false }
-      const { simulator, sessions, id, listener } = yield* makeHeard({ stored: unsteady(away) })
-      yield* sessions.start(alice, id)
-      const turnId = yield* sessions.send(alice, id, "/ask")
-      const asked = yield* listener.until(event => event.type === "question_requested")
-      away.is = true
-      const seen = listener.events.length
-      expect(yield* Effect.flip(sessions.send(alice, id, "no"))).toMatchObject({ _tag: "StoreUnavailable" })
-      expect(yield* Effect.flip(sessions.stop(alice, id))).toMatchObject({ _tag: "StoreUnavailable" })
-      if (asked.type === "question_requested") yield* sessions.answer(alice, id, asked.requestId, "red")
-      const { instances } = yield* simulator.awaitState(({ frames }) => frames.answer === 1)
-      yield* simulator.awaitState(({ instances: [instance] }) => instance!.events > instances[0]!.events + 3)
-      yield* breathe
-      expect(listener.events).toHaveLength(seen)
-      away.is = false
-      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
-      isDense(listener.events.map(({ seq }) => seq))
-      expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_completed"] })
-    })
-  )
+  test.scopedLive("events are delivered only after they are stored", function* () {
+    const away = { is: false }
+    const { simulator, sessions, id, listener } = yield* makeHeard({ stored: unsteady(away) })
+    yield* sessions.start(alice, id)
+    const turnId = yield* sessions.send(alice, id, "/ask")
+    const asked = yield* listener.until(event => event.type === "question_requested")
+    away.is = true
+    const seen = listener.events.length
+    expect(yield* Effect.flip(sessions.send(alice, id, "no"))).toMatchObject({ _tag: "StoreUnavailable" })
+    expect(yield* Effect.flip(sessions.stop(alice, id))).toMatchObject({ _tag: "StoreUnavailable" })
+    if (asked.type === "question_requested") yield* sessions.answer(alice, id, asked.requestId, "red")
+    const { instances } = yield* simulator.awaitState(({ frames }) => frames.answer === 1)
+    yield* simulator.awaitState(({ instances: [instance] }) => instance!.events > instances[0]!.events + 3)
+    yield* breathe
+    expect(listener.events).toHaveLength(seen)
+    away.is = false
+    yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+    isDense(listener.events.map(({ seq }) => seq))
+    expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_completed"] })
+  })
 })

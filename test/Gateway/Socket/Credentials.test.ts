@@ -1,9 +1,10 @@
 /** Which tokens and keys a handshake accepts, over real sockets. */
 import { createServer } from "node:http"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import { exportJWK, generateKeyPair, type JWK, UnsecuredJWT } from "jose"
 import { listening } from "../../Listening.ts"
+import { test } from "../../Tests.ts"
 import { connect, make } from "./Fixture.ts"
 import { bearer, claims, secret, secretBytes, secured, sign, statusOf } from "./Tenants.ts"
 
@@ -101,41 +102,37 @@ describe("The handshake", () => {
     }
   })
 
-  it.scopedLive("published keys of each algorithm verify, and none is accepted as the secret", () =>
-    Effect.gen(function* () {
-      const rsa = yield* pair("RS256", "rsa")
-      const ec = yield* pair("ES256", "ec")
-      const ed = yield* pair("EdDSA", "ed")
-      const odd = [{ kty: "oct", k: Buffer.from(secret).toString("base64url"), kid: "oct" }, { nonsense: true } as JWK]
-      const { url: keySetUrl, asked } = yield* publish(() => [rsa.jwk, ec.jwk, ed.jwk, ...(odd as ReadonlyArray<JWK>)])
-      const { start } = yield* make({ authentication: { keySetUrl: Option.some(keySetUrl) } })
-      const { url } = yield* start
-      for (const { alg, kid, privateKey } of [rsa, ec, ed]) {
-        expect(yield* statusOf(url, bearer(yield* sign(claims, alg, privateKey, kid))), alg).toBe(101)
-      }
-      expect(asked()).toBe(1)
-      // The public key, which is not secret, as if it were the secret of HS256.
-      const asSecret = new TextEncoder().encode(JSON.stringify(rsa.jwk))
-      expect(yield* statusOf(url, bearer(yield* sign(claims, "HS256", asSecret, "rsa")))).toBe(401)
-      expect(yield* statusOf(url, bearer(yield* sign(claims, "HS256", secretBytes, "oct")))).toBe(401)
-      expect(yield* statusOf(url, bearer(yield* sign()))).toBe(401)
-      const stranger = yield* pair("RS256", "stranger")
-      const unknown = yield* sign(claims, "RS256", stranger.privateKey, "stranger")
-      for (const _ of [1, 2, 3]) expect(yield* statusOf(url, bearer(unknown))).toBe(401)
-      // An unknown key causes a fetch of the set, but not with every attempt.
-      expect(asked()).toBeLessThanOrEqual(2)
-      const pretender = yield* sign(claims, "RS256", stranger.privateKey, "rsa")
-      expect(yield* statusOf(url, bearer(pretender))).toBe(401)
-    })
-  )
+  test.scopedLive("published keys of each algorithm verify, and none is accepted as the secret", function* () {
+    const rsa = yield* pair("RS256", "rsa")
+    const ec = yield* pair("ES256", "ec")
+    const ed = yield* pair("EdDSA", "ed")
+    const odd = [{ kty: "oct", k: Buffer.from(secret).toString("base64url"), kid: "oct" }, { nonsense: true } as JWK]
+    const { url: keySetUrl, asked } = yield* publish(() => [rsa.jwk, ec.jwk, ed.jwk, ...(odd as ReadonlyArray<JWK>)])
+    const { start } = yield* make({ authentication: { keySetUrl: Option.some(keySetUrl) } })
+    const { url } = yield* start
+    for (const { alg, kid, privateKey } of [rsa, ec, ed]) {
+      expect(yield* statusOf(url, bearer(yield* sign(claims, alg, privateKey, kid))), alg).toBe(101)
+    }
+    expect(asked()).toBe(1)
+    // The public key, which is not secret, as if it were the secret of HS256.
+    const asSecret = new TextEncoder().encode(JSON.stringify(rsa.jwk))
+    expect(yield* statusOf(url, bearer(yield* sign(claims, "HS256", asSecret, "rsa")))).toBe(401)
+    expect(yield* statusOf(url, bearer(yield* sign(claims, "HS256", secretBytes, "oct")))).toBe(401)
+    expect(yield* statusOf(url, bearer(yield* sign()))).toBe(401)
+    const stranger = yield* pair("RS256", "stranger")
+    const unknown = yield* sign(claims, "RS256", stranger.privateKey, "stranger")
+    for (const _ of [1, 2, 3]) expect(yield* statusOf(url, bearer(unknown))).toBe(401)
+    // An unknown key causes a fetch of the set, but not with every attempt.
+    expect(asked()).toBeLessThanOrEqual(2)
+    const pretender = yield* sign(claims, "RS256", stranger.privateKey, "rsa")
+    expect(yield* statusOf(url, bearer(pretender))).toBe(401)
+  })
 
-  it.scopedLive("a failed fetch of keys is 503", () =>
-    Effect.gen(function* () {
-      const rsa = yield* pair("RS256", "rsa")
-      const { url: keySetUrl } = yield* publish(() => undefined)
-      const { start } = yield* make({ authentication: { keySetUrl: Option.some(keySetUrl) } })
-      const { url } = yield* start
-      expect(yield* statusOf(url, bearer(yield* sign(claims, "RS256", rsa.privateKey, "rsa")))).toBe(503)
-    })
-  )
+  test.scopedLive("a failed fetch of keys is 503", function* () {
+    const rsa = yield* pair("RS256", "rsa")
+    const { url: keySetUrl } = yield* publish(() => undefined)
+    const { start } = yield* make({ authentication: { keySetUrl: Option.some(keySetUrl) } })
+    const { url } = yield* start
+    expect(yield* statusOf(url, bearer(yield* sign(claims, "RS256", rsa.privateKey, "rsa")))).toBe(503)
+  })
 })

@@ -6,6 +6,7 @@ import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { given } from "../../Given.ts"
+import { test } from "../../Tests.ts"
 import { codeOf, completeTurn, createSession, until } from "./Fixture.ts"
 import { makeTenants } from "./Tenants.ts"
 
@@ -43,38 +44,36 @@ describe("what tenants share", () => {
     }
   )
 
-  it.scopedLive("the event loop: requests that a client sends at once start in separate turns", () =>
-    Effect.gen(function* () {
-      let turn = 0
-      const next = () => {
-        turn++
-        immediate = setImmediate(next)
+  test.scopedLive("the event loop: requests that a client sends at once start in separate turns", function* () {
+    let turn = 0
+    const next = () => {
+      turn++
+      immediate = setImmediate(next)
+    }
+    let immediate = setImmediate(next)
+    yield* Effect.addFinalizer(() => Effect.sync(() => clearImmediate(immediate)))
+    const begun: Array<number> = []
+    const tracer = yield* Effect.tracer
+    const counting = Tracer.make({
+      context: (f, fiber) => tracer.context(f, fiber),
+      span: (name, ...rest) => {
+        if (name === "Gateway.get_session") begun.push(turn)
+        return tracer.span(name, ...rest)
       }
-      let immediate = setImmediate(next)
-      yield* Effect.addFinalizer(() => Effect.sync(() => clearImmediate(immediate)))
-      const begun: Array<number> = []
-      const tracer = yield* Effect.tracer
-      const counting = Tracer.make({
-        context: (f, fiber) => tracer.context(f, fiber),
-        span: (name, ...rest) => {
-          if (name === "Gateway.get_session") begun.push(turn)
-          return tracer.span(name, ...rest)
-        }
-      })
-      const { connectAs } = yield* Effect.withTracer(makeTenants(), counting)
-      const client = yield* connectAs("evil")
-      const wire: unknown = Reflect.get(client.socket, "_socket")
-      assert.instanceOf(wire, Socket)
-      wire.cork()
-      for (let id = 0; id < 50; id++) {
-        yield* client.send(JSON.stringify({ type: "get_session", id: String(id), sessionId: "none" }))
-      }
-      wire.uncork()
-      yield* client.until(frame => "id" in frame && frame.id === "49")
-      assert.lengthOf(begun, 50)
-      assert.strictEqual(new Set(begun).size, 50)
     })
-  )
+    const { connectAs } = yield* Effect.withTracer(makeTenants(), counting)
+    const client = yield* connectAs("evil")
+    const wire: unknown = Reflect.get(client.socket, "_socket")
+    assert.instanceOf(wire, Socket)
+    wire.cork()
+    for (let id = 0; id < 50; id++) {
+      yield* client.send(JSON.stringify({ type: "get_session", id: String(id), sessionId: "none" }))
+    }
+    wire.uncork()
+    yield* client.until(frame => "id" in frame && frame.id === "49")
+    assert.lengthOf(begun, 50)
+    assert.strictEqual(new Set(begun).size, 50)
+  })
 
   sharing(
     "connections: the tenant with the most makes room for another",
@@ -98,38 +97,36 @@ describe("what tenants share", () => {
     }
   )
 
-  it.scopedLive("replays: a tenant that reads many histories does not delay others", () =>
-    Effect.gen(function* () {
-      const begun = yield* Deferred.make<void>()
-      const gate = yield* Deferred.make<void>()
-      const read: Array<string> = []
-      const events = Layer.effect(
-        SessionEvents,
-        Effect.map(SessionEvents, events => ({
-          ...events,
-          read: (session: string, after: number, limit: number) =>
-            Effect.sync(() => read.push(session.split("/")[0]!)).pipe(
-              Effect.zipRight(Deferred.succeed(begun, undefined)),
-              Effect.zipRight(Deferred.await(gate)),
-              Effect.zipRight(events.read(session, after, limit))
-            )
-        }))
-      ).pipe(Layer.provide(EventsInMemory.layer()))
-      const { connectAs } = yield* makeTenants({ stored: Layer.merge(Memory.layer, events) })
-      const hostile = yield* connectAs("evil")
-      const honest = yield* connectAs("acme")
-      const sessions = yield* Effect.forEach(Array.from({ length: 20 }), () => createSession(hostile))
-      const own = yield* createSession(honest)
-      for (const sessionId of sessions) yield* hostile.get("subscribed", { type: "subscribe", sessionId })
-      yield* Deferred.await(begun)
-      yield* honest.get("subscribed", { type: "subscribe", sessionId: own })
-      // While no read of the other tenant ends.
-      yield* until(() => read.includes("acme"))
-      yield* Deferred.succeed(gate, undefined)
-      yield* until(() => read.length >= 21)
-      assert.strictEqual(read.filter(tenant => tenant === "evil").length, 20)
-    })
-  )
+  test.scopedLive("replays: a tenant that reads many histories does not delay others", function* () {
+    const begun = yield* Deferred.make<void>()
+    const gate = yield* Deferred.make<void>()
+    const read: Array<string> = []
+    const events = Layer.effect(
+      SessionEvents,
+      Effect.map(SessionEvents, events => ({
+        ...events,
+        read: (session: string, after: number, limit: number) =>
+          Effect.sync(() => read.push(session.split("/")[0]!)).pipe(
+            Effect.zipRight(Deferred.succeed(begun, undefined)),
+            Effect.zipRight(Deferred.await(gate)),
+            Effect.zipRight(events.read(session, after, limit))
+          )
+      }))
+    ).pipe(Layer.provide(EventsInMemory.layer()))
+    const { connectAs } = yield* makeTenants({ stored: Layer.merge(Memory.layer, events) })
+    const hostile = yield* connectAs("evil")
+    const honest = yield* connectAs("acme")
+    const sessions = yield* Effect.forEach(Array.from({ length: 20 }), () => createSession(hostile))
+    const own = yield* createSession(honest)
+    for (const sessionId of sessions) yield* hostile.get("subscribed", { type: "subscribe", sessionId })
+    yield* Deferred.await(begun)
+    yield* honest.get("subscribed", { type: "subscribe", sessionId: own })
+    // While no read of the other tenant ends.
+    yield* until(() => read.includes("acme"))
+    yield* Deferred.succeed(gate, undefined)
+    yield* until(() => read.length >= 21)
+    assert.strictEqual(read.filter(tenant => tenant === "evil").length, 20)
+  })
 
   sharing(
     "secrets: who fills their memory loses its own oldest ones to others",

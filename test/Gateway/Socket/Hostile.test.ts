@@ -1,11 +1,12 @@
 /** Hostile or broken clients, and honest clients that must not be affected. */
 import { connect as connectRaw, type Socket as NetSocket } from "node:net"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Effect, Fiber, Layer, type Scope, TestClock } from "effect"
 import { frameBytes, messagesPerSecond, requestsInFlight, subscriptions } from "../../../src/Gateway/Protocol/Limits.ts"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { onlyLong } from "../../Scale.ts"
+import { test } from "../../Tests.ts"
 import { isDense, pass } from "../Fixture.ts"
 import { type Client, codeOf, completeTurn, connect, createSession, live, make, timed, until } from "./Fixture.ts"
 import { bearer, sign, withSecret } from "./Tenants.ts"
@@ -178,29 +179,27 @@ describe("Hostile clients", () => {
     yield* check
   })
 
-  onlyLong(it.scoped)("a client that never reads is closed, costs little until then, and can resume", () =>
-    Effect.gen(function* () {
-      const { start } = yield* make(narrow)
-      const { url, port, socket } = yield* start
-      const { client, sessionId, check } = yield* honest(url)
-      const silent = yield* raw(port)
-      silent.pause()
-      silent.write(frameOf(JSON.stringify({ type: "subscribe", id: "s", sessionId })))
-      yield* until(() => socket.connections() === 2)
-      yield* completeTurn(client, sessionId, "/long 25000")
-      yield* check
-      expect(socket.connections()).toBe(2)
-      // 30 seconds without a byte and as many for the close frame, from when the operating system took its last.
-      yield* Effect.repeat(pass("1 second", "1 second"), { until: () => socket.connections() === 1, times: 120 })
-      expect(socket.connections()).toBe(1)
-      const head = client.events(sessionId).length
-      const resumed = yield* connect(url)
-      const { recovered } = yield* resumed.get("subscribed", { type: "subscribe", sessionId, afterSeq: head - 10 })
-      expect(recovered).toBe(true)
-      yield* resumed.untilEvent(sessionId, event => event.seq === head)
-      expect(resumed.events(sessionId)).toHaveLength(10)
-    })
-  )
+  onlyLong(test.scoped)("a client that never reads is closed, costs little until then, and can resume", function* () {
+    const { start } = yield* make(narrow)
+    const { url, port, socket } = yield* start
+    const { client, sessionId, check } = yield* honest(url)
+    const silent = yield* raw(port)
+    silent.pause()
+    silent.write(frameOf(JSON.stringify({ type: "subscribe", id: "s", sessionId })))
+    yield* until(() => socket.connections() === 2)
+    yield* completeTurn(client, sessionId, "/long 25000")
+    yield* check
+    expect(socket.connections()).toBe(2)
+    // 30 seconds without a byte and as many for the close frame, from when the operating system took its last.
+    yield* Effect.repeat(pass("1 second", "1 second"), { until: () => socket.connections() === 1, times: 120 })
+    expect(socket.connections()).toBe(1)
+    const head = client.events(sessionId).length
+    const resumed = yield* connect(url)
+    const { recovered } = yield* resumed.get("subscribed", { type: "subscribe", sessionId, afterSeq: head - 10 })
+    expect(recovered).toBe(true)
+    yield* resumed.untilEvent(sessionId, event => event.seq === head)
+    expect(resumed.events(sessionId)).toHaveLength(10)
+  })
 
   timed(
     "a client that does not read is closed as slow, not as idle, after all earlier frames",

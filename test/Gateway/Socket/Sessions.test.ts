@@ -1,7 +1,8 @@
 /** Requests about sessions over the socket: their answers and failures, also for sessions of another tenant. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Effect } from "effect"
 import { collected, socketsMade } from "../../Garbage.ts"
+import { test } from "../../Tests.ts"
 import { type Asked, codeOf, completeTurn, connect, createSession, make } from "./Fixture.ts"
 import { ask, codes, shared } from "./Tenants.ts"
 
@@ -200,21 +201,19 @@ describe("Requests over the socket", () => {
     expect((yield* acme.get("session", { type: "start_session", sessionId })).session.state).toBe("active")
   })
 
-  it.scopedLive("a session does not keep the connection of the client that started it in memory", () =>
-    Effect.gen(function* () {
-      const made = yield* socketsMade("server")
-      const { start } = yield* make()
-      const gateway = yield* start
-      const sockets = yield* Effect.scoped(
-        Effect.gen(function* () {
-          const client = yield* connect(gateway.url)
-          const sessionId = yield* createSession(client)
-          yield* client.get("session", { type: "start_session", sessionId })
-          return made(gateway.port)
-        })
-      )
-      expect(sockets).toHaveLength(1)
-      yield* collected(sockets)
-    })
-  )
+  test.scopedLive("a session does not keep the connection of the client that started it in memory", function* () {
+    const made = yield* socketsMade("server")
+    const { start } = yield* make()
+    const gateway = yield* start
+    const sockets = yield* Effect.scoped(
+      Effect.gen(function* () {
+        const client = yield* connect(gateway.url)
+        const sessionId = yield* createSession(client)
+        yield* client.get("session", { type: "start_session", sessionId })
+        return made(gateway.port)
+      })
+    )
+    expect(sockets).toHaveLength(1)
+    yield* collected(sockets)
+  })
 })

@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { ConfigProvider, Effect, FastCheck as fc, Option, Redacted } from "effect"
 import * as Auth from "../../../src/Http/Auth/Auth.ts"
 import { times } from "../../Scale.ts"
+import { test } from "../../Tests.ts"
 
 const key = (text: string) => Option.some(Redacted.make(text))
 
@@ -73,15 +74,13 @@ describe("config", () => {
   const load = (entries: ReadonlyArray<readonly [string, string]>) =>
     Effect.withConfigProvider(Auth.config, ConfigProvider.fromMap(new Map(entries)))
 
-  it.effect("reads both credentials and prints neither", () =>
-    Effect.gen(function* () {
-      const keys = yield* load([
-        ["KV_API_KEY", "secret-one"],
-        ["KV_AGENT_API_KEY", "secret-two"]
-      ])
-      expect(make(keys).accessOf("Bearer secret-one")).toBe("write")
-      expect(make(keys).accessOf("Bearer secret-two")).toBe("read")
-      expect(JSON.stringify(keys) + String(keys.write) + String(keys.read)).not.toContain("secret")
-    })
-  )
+  test.effect("reads both credentials and prints neither", function* () {
+    const keys = yield* load([
+      ["KV_API_KEY", "secret-one"],
+      ["KV_AGENT_API_KEY", "secret-two"]
+    ])
+    expect(make(keys).accessOf("Bearer secret-one")).toBe("write")
+    expect(make(keys).accessOf("Bearer secret-two")).toBe("read")
+    expect(JSON.stringify(keys) + String(keys.write) + String(keys.read)).not.toContain("secret")
+  })
 })

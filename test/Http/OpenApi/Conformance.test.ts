@@ -1,4 +1,4 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Ajv } from "ajv"
 import { Effect } from "effect"
 import { Api } from "../../../src/app/Api.ts"
@@ -6,6 +6,7 @@ import { isObject, type JsonObject } from "../../../src/base/Json/Parsing.ts"
 import * as Document from "../../../src/Http/OpenApi/Document.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { keys, stock } from "../../Harness.ts"
+import { test } from "../../Tests.ts"
 
 const document = Document.fromApi(Api)
 
@@ -108,26 +109,24 @@ const send = (url: string, { method, path, headers, body }: Sent) =>
   })
 
 describe("the service", () => {
-  it.scopedLive("answers as its description says", () =>
-    Effect.gen(function* () {
-      const { url } = yield* stock.serve(Memory.layer)
-      for (const request of requests) {
-        const at = `${request.method} ${request.path} ${request.body?.slice(0, 80) ?? ""}`
-        const { status, headers, text } = yield* send(url, request)
-        expect(status, `${at} ${text}`).toBe(request.status)
-        const described = operationOf(request.method, request.path)?.responses
-        const response = isObject(described) ? described[status] : undefined
-        if (!isObject(response)) return expect.fail(`${at}: ${status} is not in the description`)
-        for (const [name, header] of Object.entries((response.headers ?? {}) as Record<string, JsonObject>)) {
-          if (header.required === true) expect(headers.has(name), `${at} ${status} ${name}`).toBe(true)
-        }
-        const media = isObject(response.content) ? response.content["application/json"] : undefined
-        if (media === undefined) expect(text, at).toBe("")
-        else {
-          expect(headers.get("content-type"), at).toBe("application/json")
-          expect(accepts((media as JsonObject).schema, JSON.parse(text)), `${at} ${text.slice(0, 200)}`).toBe(true)
-        }
+  test.scopedLive("answers as its description says", function* () {
+    const { url } = yield* stock.serve(Memory.layer)
+    for (const request of requests) {
+      const at = `${request.method} ${request.path} ${request.body?.slice(0, 80) ?? ""}`
+      const { status, headers, text } = yield* send(url, request)
+      expect(status, `${at} ${text}`).toBe(request.status)
+      const described = operationOf(request.method, request.path)?.responses
+      const response = isObject(described) ? described[status] : undefined
+      if (!isObject(response)) return expect.fail(`${at}: ${status} is not in the description`)
+      for (const [name, header] of Object.entries((response.headers ?? {}) as Record<string, JsonObject>)) {
+        if (header.required === true) expect(headers.has(name), `${at} ${status} ${name}`).toBe(true)
       }
-    })
-  )
+      const media = isObject(response.content) ? response.content["application/json"] : undefined
+      if (media === undefined) expect(text, at).toBe("")
+      else {
+        expect(headers.get("content-type"), at).toBe("application/json")
+        expect(accepts((media as JsonObject).schema, JSON.parse(text)), `${at} ${text.slice(0, 200)}`).toBe(true)
+      }
+    }
+  })
 })

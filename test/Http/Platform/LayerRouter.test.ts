@@ -5,7 +5,7 @@ import * as HttpLayerRouter from "@effect/platform/HttpLayerRouter"
 import * as HttpServer from "@effect/platform/HttpServer"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Context, Effect, Exit, Layer, Logger, Scope } from "effect"
 import { WebSocket } from "ws"
 import {
@@ -22,6 +22,7 @@ import {
 } from "../../../src/exports/index.ts"
 import { memory } from "../../../src/exports/store.ts"
 import { auth, keys, portOf } from "../../Harness.ts"
+import { test } from "../../Tests.ts"
 
 const Data = HttpApi.make("data").add(KvGroup).prefix("/data")
 
@@ -44,21 +45,20 @@ const application = HttpLayerRouter.serve(
   Layer.provide(Logger.remove(Logger.defaultLogger))
 )
 
-it.scopedLive(
+test.scopedLive(
   "a follower on a router of routes is notified that the service ends, and the host's routes also have ids",
-  () =>
-    Effect.gen(function* () {
-      const scope = yield* Scope.make()
-      const port = portOf(Context.get(yield* Layer.buildWithScope(application, scope), HttpServer.HttpServer))
-      const hello = yield* Effect.promise(() =>
-        fetch(`http://127.0.0.1:${port}/hello`, { headers: { "x-request-id": "mine" } })
-      )
-      expect([yield* Effect.promise(() => hello.text()), hello.headers.get("x-request-id")]).toEqual(["hello", "mine"])
-      const headers = { authorization: `Bearer ${keys.read}` }
-      const socket = new WebSocket(`ws://127.0.0.1:${port}/data/api/v1/changes/ws`, { headers })
-      yield* Effect.async<void>(resume => void socket.on("open", () => resume(Effect.void)))
-      const closed = new Promise(resolve => socket.on("close", resolve))
-      yield* Scope.close(scope, Exit.void)
-      expect(yield* Effect.promise(() => closed)).toBe(1001)
-    })
+  function* () {
+    const scope = yield* Scope.make()
+    const port = portOf(Context.get(yield* Layer.buildWithScope(application, scope), HttpServer.HttpServer))
+    const hello = yield* Effect.promise(() =>
+      fetch(`http://127.0.0.1:${port}/hello`, { headers: { "x-request-id": "mine" } })
+    )
+    expect([yield* Effect.promise(() => hello.text()), hello.headers.get("x-request-id")]).toEqual(["hello", "mine"])
+    const headers = { authorization: `Bearer ${keys.read}` }
+    const socket = new WebSocket(`ws://127.0.0.1:${port}/data/api/v1/changes/ws`, { headers })
+    yield* Effect.async<void>(resume => void socket.on("open", () => resume(Effect.void)))
+    const closed = new Promise(resolve => socket.on("close", resolve))
+    yield* Scope.close(scope, Exit.void)
+    expect(yield* Effect.promise(() => closed)).toBe(1001)
+  }
 )

@@ -8,6 +8,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Layer, Logger, Scope } from "effect"
 import { WebSocket } from "ws"
 import * as Compiled from "../../service/Compiled.ts"
+import { test } from "../../Tests.ts"
 import { type Kind, key, listeningFirst, serve } from "./Host.ts"
 
 const headers = { authorization: `Bearer ${key}` }
@@ -159,28 +160,26 @@ describe("a platform server that listens before its application is built", () =>
 })
 
 describe("a process of a host", () => {
-  it.scopedLive("ends by SIGTERM with followers connected", () =>
-    Effect.gen(function* () {
-      const child = yield* Effect.acquireRelease(
-        Effect.sync(() =>
-          spawn(process.execPath, [Compiled.program("host")], {
-            stdio: ["ignore", "pipe", "inherit"]
-          })
-        ),
-        child => Effect.sync(() => child.kill("SIGKILL"))
-      )
-      const ended = new Promise(resolve => child.once("exit", (code, signal) => resolve({ code, signal })))
-      const port = yield* Effect.promise(async () => {
-        for await (const line of createInterface(child.stdout)) {
-          const found = /^port=(\d+)$/.exec(line)
-          if (found !== null) return Number(found[1])
-        }
-        throw new Error("The host did not start")
-      })
-      const ends = yield* Effect.promise(() => follow(port))
-      child.kill("SIGTERM")
-      expect(yield* Effect.promise(() => Promise.all(ends))).toEqual(farewells)
-      expect(yield* Effect.promise(() => ended)).toEqual({ code: 0, signal: null })
+  test.scopedLive("ends by SIGTERM with followers connected", function* () {
+    const child = yield* Effect.acquireRelease(
+      Effect.sync(() =>
+        spawn(process.execPath, [Compiled.program("host")], {
+          stdio: ["ignore", "pipe", "inherit"]
+        })
+      ),
+      child => Effect.sync(() => child.kill("SIGKILL"))
+    )
+    const ended = new Promise(resolve => child.once("exit", (code, signal) => resolve({ code, signal })))
+    const port = yield* Effect.promise(async () => {
+      for await (const line of createInterface(child.stdout)) {
+        const found = /^port=(\d+)$/.exec(line)
+        if (found !== null) return Number(found[1])
+      }
+      throw new Error("The host did not start")
     })
-  )
+    const ends = yield* Effect.promise(() => follow(port))
+    child.kill("SIGTERM")
+    expect(yield* Effect.promise(() => Promise.all(ends))).toEqual(farewells)
+    expect(yield* Effect.promise(() => ended)).toEqual({ code: 0, signal: null })
+  })
 })

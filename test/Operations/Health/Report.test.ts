@@ -13,6 +13,7 @@ import * as UpstreamClients from "../../../src/Upstream/UpstreamClients.ts"
 import { localServer } from "../../LocalServer.ts"
 import { serve } from "../../service/InProcess.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import { test } from "../../Tests.ts"
 import * as Stub from "../../Upstream/Stub.ts"
 
 const platformUrl = "http://platform.internal:9000"
@@ -45,80 +46,74 @@ const dependenciesOf = ({ dependencies }: Report, others: Record<string, unknown
 })
 
 describe("the health report", () => {
-  it.effect("has all its fields, and probes what is configured", () =>
-    Effect.gen(function* () {
-      const { layer: client, seen } = upstreams({ [platformUrl]: Stub.status(200), [inferenceUrl]: Stub.status(200) })
-      yield* Effect.gen(function* () {
-        yield* TestClock.adjust("90 seconds")
-        const found = yield* report
-        const { memory, ...rest } = found
-        assert.deepStrictEqual(rest, {
-          status: "ok",
-          uptime: 90_000,
-          connections: 7,
-          dependencies: [
-            { name: "agent_platform", status: "ok", latencyMs: 0 },
-            { name: "inference", status: "ok", latencyMs: 0 }
-          ],
-          version
-        })
-        for (const bytes of [memory.rss, memory.heapUsed, memory.heapTotal]) assert.isAbove(bytes, 0)
-        assert.sameMembers(
-          seen.map(({ url, method }) => `${method} ${url}`),
-          [`GET ${platformUrl}/health`, `GET ${inferenceUrl}/health`]
-        )
-        assert.deepStrictEqual(yield* Schema.decodeUnknown(Report)(found), found)
-      }).pipe(
-        Effect.provide(layer()),
-        Effect.provide(Layer.succeed(Health.Subscriptions, { count: Effect.succeed(7) })),
-        Effect.provide(client)
-      )
-    })
-  )
-
-  it.effect("leaves out what is not configured", () =>
-    Effect.gen(function* () {
-      const { layer: client, seen } = upstreams({})
-      const nothing = Layer.provide(layer(settings(Option.none(), Option.none())), client)
-      const { dependencies, status } = yield* Effect.provide(report, nothing)
-      assert.deepStrictEqual({ dependencies, status }, { dependencies: [], status: "ok" })
-      assert.lengthOf(seen, 0)
-    })
-  )
-
-  it.effect("classifies each probe, with a detail that names no address and no key", () =>
-    Effect.gen(function* () {
-      const outcome = (platform: ReturnType<typeof Stub.status>, inference: ReturnType<typeof Stub.status>) =>
-        Effect.gen(function* () {
-          const { layer: client } = upstreams({ [platformUrl]: platform, [inferenceUrl]: inference })
-          const fiber = yield* Effect.fork(Effect.provide(report, Layer.provide(layer(), client)))
-          yield* TestClock.adjust("2 seconds")
-          const found = yield* Fiber.join(fiber)
-          assert.notMatch(JSON.stringify(found), /sesame|internal|:900[01]|http:/)
-          return dependenciesOf(found, { status: found.status })
-        })
-      const ok = Stub.status(200)
-      const leaky = Stub.status(500, { error: "at http://db.internal with sesame" })
-      const moved = Stub.status(302, {}, { location: platformUrl })
-      for (const [platform, inference, status, ofPlatform, ofInference] of [
-        [ok, leaky, "degraded", "ok", ["degraded", "GET /health answered 500"]],
-        [
-          Stub.status(204),
-          moved,
-          "degraded",
-          ["degraded", "GET /health answered 204"],
-          ["degraded", "GET /health answered 302"]
+  test.effect("has all its fields, and probes what is configured", function* () {
+    const { layer: client, seen } = upstreams({ [platformUrl]: Stub.status(200), [inferenceUrl]: Stub.status(200) })
+    yield* Effect.gen(function* () {
+      yield* TestClock.adjust("90 seconds")
+      const found = yield* report
+      const { memory, ...rest } = found
+      assert.deepStrictEqual(rest, {
+        status: "ok",
+        uptime: 90_000,
+        connections: 7,
+        dependencies: [
+          { name: "agent_platform", status: "ok", latencyMs: 0 },
+          { name: "inference", status: "ok", latencyMs: 0 }
         ],
-        [ok, Stub.refused, "degraded", "ok", ["unhealthy", "No connection (ECONNREFUSED)"]],
-        [Stub.hanging, ok, "unhealthy", ["unhealthy", "No answer within 2s"], "ok"]
-      ] as const) {
-        const expected = { status, agent_platform: ofPlatform, inference: ofInference }
-        assert.deepStrictEqual(yield* outcome(platform, inference), expected)
-      }
-      // Both probes hang at once and the report comes after two seconds, not four.
-      assert.deepStrictEqual((yield* outcome(Stub.hanging, Stub.hanging)).status, "unhealthy")
-    })
-  )
+        version
+      })
+      for (const bytes of [memory.rss, memory.heapUsed, memory.heapTotal]) assert.isAbove(bytes, 0)
+      assert.sameMembers(
+        seen.map(({ url, method }) => `${method} ${url}`),
+        [`GET ${platformUrl}/health`, `GET ${inferenceUrl}/health`]
+      )
+      assert.deepStrictEqual(yield* Schema.decodeUnknown(Report)(found), found)
+    }).pipe(
+      Effect.provide(layer()),
+      Effect.provide(Layer.succeed(Health.Subscriptions, { count: Effect.succeed(7) })),
+      Effect.provide(client)
+    )
+  })
+
+  test.effect("leaves out what is not configured", function* () {
+    const { layer: client, seen } = upstreams({})
+    const nothing = Layer.provide(layer(settings(Option.none(), Option.none())), client)
+    const { dependencies, status } = yield* Effect.provide(report, nothing)
+    assert.deepStrictEqual({ dependencies, status }, { dependencies: [], status: "ok" })
+    assert.lengthOf(seen, 0)
+  })
+
+  test.effect("classifies each probe, with a detail that names no address and no key", function* () {
+    const outcome = (platform: ReturnType<typeof Stub.status>, inference: ReturnType<typeof Stub.status>) =>
+      Effect.gen(function* () {
+        const { layer: client } = upstreams({ [platformUrl]: platform, [inferenceUrl]: inference })
+        const fiber = yield* Effect.fork(Effect.provide(report, Layer.provide(layer(), client)))
+        yield* TestClock.adjust("2 seconds")
+        const found = yield* Fiber.join(fiber)
+        assert.notMatch(JSON.stringify(found), /sesame|internal|:900[01]|http:/)
+        return dependenciesOf(found, { status: found.status })
+      })
+    const ok = Stub.status(200)
+    const leaky = Stub.status(500, { error: "at http://db.internal with sesame" })
+    const moved = Stub.status(302, {}, { location: platformUrl })
+    for (const [platform, inference, status, ofPlatform, ofInference] of [
+      [ok, leaky, "degraded", "ok", ["degraded", "GET /health answered 500"]],
+      [
+        Stub.status(204),
+        moved,
+        "degraded",
+        ["degraded", "GET /health answered 204"],
+        ["degraded", "GET /health answered 302"]
+      ],
+      [ok, Stub.refused, "degraded", "ok", ["unhealthy", "No connection (ECONNREFUSED)"]],
+      [Stub.hanging, ok, "unhealthy", ["unhealthy", "No answer within 2s"], "ok"]
+    ] as const) {
+      const expected = { status, agent_platform: ofPlatform, inference: ofInference }
+      assert.deepStrictEqual(yield* outcome(platform, inference), expected)
+    }
+    // Both probes hang at once and the report comes after two seconds, not four.
+    assert.deepStrictEqual((yield* outcome(Stub.hanging, Stub.hanging)).status, "unhealthy")
+  })
 })
 
 const statuses = fc.constantFrom(...Status.literals)
@@ -187,90 +182,84 @@ describe("an upstream's error", () => {
 })
 
 describe("GET /health", () => {
-  it.scoped("is 503 only if the report is unhealthy, and is not cached", () =>
-    Effect.gen(function* () {
-      const credentials = { credential: undefined, authorization: undefined, headers: {}, identity: undefined }
-      const address = { method: "GET", url: "/health", target: "/health", remoteAddress: undefined }
-      const incoming = { ...credentials, ...address, upgradeProblem: undefined, origin: undefined, host: undefined }
-      const answer = (status: Report["status"]) =>
-        Effect.flatMap(endpoints, handlers => handlers.status({ incoming })).pipe(
-          Effect.provideService(Health.Health, {
-            report: Effect.succeed({
-              status,
-              uptime: 1,
-              connections: 0,
-              memory: { rss: 1, heapUsed: 1, heapTotal: 1 },
-              dependencies: [],
-              version
-            })
-          }),
-          Effect.provide(Memory.layer)
-        )
-      for (const [status, code] of [
-        ["ok", 200],
-        ["degraded", 200],
-        ["unhealthy", 503]
-      ] as const) {
-        const reply = yield* answer(status)
-        assert.strictEqual(reply.status, code)
-        assert.strictEqual(reply.headers["cache-control"], "no-store")
-        assert.strictEqual(JSON.parse(String(reply.body)).status, status)
-      }
-    })
-  )
-
-  it.scopedLive("probes real servers: redirects are not followed, and a stopped one is unhealthy", () =>
-    Effect.gen(function* () {
-      const asked: Array<string> = []
-      const { server, url } = yield* localServer((request, response) => {
-        asked.push(`${request.url} ${request.headers.authorization}`)
-        response.writeHead(302, { location: "/elsewhere" }).end()
-      })
-      const upstreams = settings(Option.some(url), Option.none())
-      const looked = () => Effect.provide(report, Layer.provide(layer(upstreams), NodeHttpClient.layerUndici))
-      assert.deepStrictEqual(dependenciesOf(yield* looked()), {
-        agent_platform: ["degraded", "GET /health answered 302"]
-      })
-      assert.deepStrictEqual(asked, ["/health Bearer sesame"])
-      yield* Effect.async<void>(resume => {
-        server.closeAllConnections()
-        server.close(() => resume(Effect.void))
-      })
-      assert.deepStrictEqual(dependenciesOf(yield* looked()), {
-        agent_platform: ["unhealthy", "No connection (ECONNREFUSED)"]
-      })
-    })
-  )
-
-  it.scopedLive("of the service reports the upstreams and the replication of its environment", () =>
-    Effect.gen(function* () {
-      const ask = (env: Readonly<Record<string, string>>) =>
-        Effect.gen(function* () {
-          const { url } = yield* serve({ KV_API_KEY: "sesame", REPLICATION_ENABLED: "true", ...env })
-          const answer = Effect.gen(function* () {
-            const response = yield* Effect.promise(() => fetch(`${url}/health`))
-            const body = yield* Schema.decodeUnknown(Report)(yield* Effect.promise(() => response.json()))
-            return { body, status: response.status }
+  test.scoped("is 503 only if the report is unhealthy, and is not cached", function* () {
+    const credentials = { credential: undefined, authorization: undefined, headers: {}, identity: undefined }
+    const address = { method: "GET", url: "/health", target: "/health", remoteAddress: undefined }
+    const incoming = { ...credentials, ...address, upgradeProblem: undefined, origin: undefined, host: undefined }
+    const answer = (status: Report["status"]) =>
+      Effect.flatMap(endpoints, handlers => handlers.status({ incoming })).pipe(
+        Effect.provideService(Health.Health, {
+          report: Effect.succeed({
+            status,
+            uptime: 1,
+            connections: 0,
+            memory: { rss: 1, heapUsed: 1, heapTotal: 1 },
+            dependencies: [],
+            version
           })
-          // On a machine that is slow enough a probe of a process that has just started exceeds its time limit.
-          const { body, status } = yield* Effect.repeat(Effect.delay(answer, "100 millis"), {
-            until: ({ body }) => body.dependencies.every(({ error }) => error !== "No answer within 2s")
-          })
-          return dependenciesOf(body, { code: status, status: body.status })
-        }).pipe(Effect.scoped)
-      const directory = yield* temporaryDirectory
-      assert.deepStrictEqual(
-        yield* ask({ DATA_DIR: directory, AGENT_PLATFORM_URL: "http://127.0.0.1:1", INFERENCE_API_KEY: "sesame" }),
-        {
-          code: 503,
-          status: "unhealthy",
-          agent_platform: ["unhealthy", "No connection (ECONNREFUSED)"],
-          inference: ["unhealthy", "No connection (ECONNREFUSED)"],
-          replication: ["degraded", "The data directory has databases and no replication metadata"]
-        }
+        }),
+        Effect.provide(Memory.layer)
       )
-      mkdirSync(join(directory, ".kv.db-litestream", "ltx"), { recursive: true })
-      assert.deepStrictEqual(yield* ask({ DATA_DIR: directory }), { code: 200, status: "ok", replication: "ok" })
+    for (const [status, code] of [
+      ["ok", 200],
+      ["degraded", 200],
+      ["unhealthy", 503]
+    ] as const) {
+      const reply = yield* answer(status)
+      assert.strictEqual(reply.status, code)
+      assert.strictEqual(reply.headers["cache-control"], "no-store")
+      assert.strictEqual(JSON.parse(String(reply.body)).status, status)
+    }
+  })
+
+  test.scopedLive("probes real servers: redirects are not followed, and a stopped one is unhealthy", function* () {
+    const asked: Array<string> = []
+    const { server, url } = yield* localServer((request, response) => {
+      asked.push(`${request.url} ${request.headers.authorization}`)
+      response.writeHead(302, { location: "/elsewhere" }).end()
     })
-  )
+    const upstreams = settings(Option.some(url), Option.none())
+    const looked = () => Effect.provide(report, Layer.provide(layer(upstreams), NodeHttpClient.layerUndici))
+    assert.deepStrictEqual(dependenciesOf(yield* looked()), {
+      agent_platform: ["degraded", "GET /health answered 302"]
+    })
+    assert.deepStrictEqual(asked, ["/health Bearer sesame"])
+    yield* Effect.async<void>(resume => {
+      server.closeAllConnections()
+      server.close(() => resume(Effect.void))
+    })
+    assert.deepStrictEqual(dependenciesOf(yield* looked()), {
+      agent_platform: ["unhealthy", "No connection (ECONNREFUSED)"]
+    })
+  })
+
+  test.scopedLive("of the service reports the upstreams and the replication of its environment", function* () {
+    const ask = (env: Readonly<Record<string, string>>) =>
+      Effect.gen(function* () {
+        const { url } = yield* serve({ KV_API_KEY: "sesame", REPLICATION_ENABLED: "true", ...env })
+        const answer = Effect.gen(function* () {
+          const response = yield* Effect.promise(() => fetch(`${url}/health`))
+          const body = yield* Schema.decodeUnknown(Report)(yield* Effect.promise(() => response.json()))
+          return { body, status: response.status }
+        })
+        // On a machine that is slow enough a probe of a process that has just started exceeds its time limit.
+        const { body, status } = yield* Effect.repeat(Effect.delay(answer, "100 millis"), {
+          until: ({ body }) => body.dependencies.every(({ error }) => error !== "No answer within 2s")
+        })
+        return dependenciesOf(body, { code: status, status: body.status })
+      }).pipe(Effect.scoped)
+    const directory = yield* temporaryDirectory
+    assert.deepStrictEqual(
+      yield* ask({ DATA_DIR: directory, AGENT_PLATFORM_URL: "http://127.0.0.1:1", INFERENCE_API_KEY: "sesame" }),
+      {
+        code: 503,
+        status: "unhealthy",
+        agent_platform: ["unhealthy", "No connection (ECONNREFUSED)"],
+        inference: ["unhealthy", "No connection (ECONNREFUSED)"],
+        replication: ["degraded", "The data directory has databases and no replication metadata"]
+      }
+    )
+    mkdirSync(join(directory, ".kv.db-litestream", "ltx"), { recursive: true })
+    assert.deepStrictEqual(yield* ask({ DATA_DIR: directory }), { code: 200, status: "ok", replication: "ok" })
+  })
 })

@@ -4,6 +4,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, FastCheck as fc, Logger, LogLevel, Stream, TestClock, TestContext } from "effect"
 import { OversizedFrame } from "../../../src/Upstream/PlatformEvent.ts"
 import { times } from "../../Scale.ts"
+import { test } from "../../Tests.ts"
 import * as Interleaving from "../Interleaving.ts"
 import { eventsOf } from "../Platform.ts"
 import { collect, connected, makePlatform, read } from "./Fixture.ts"
@@ -34,21 +35,19 @@ describe("InstanceConnection", () => {
     expect(peers[1]!.after).toBe("e3")
   })
 
-  it.scoped("gives what waits before its end, and before its failure", () =>
-    Effect.gen(function* () {
-      const { connect, peers } = makePlatform("open")
-      const ending = yield* connect()
-      peers[0]!.emit({ type: "a", id: "e1" }, { type: "instance.stopped", id: "e2" })
-      yield* TestClock.adjust("1 second")
-      expect([...(yield* Stream.runCollect(eventsOf(ending)))]).toMatchObject([{ id: "e1" }, { id: "e2" }])
-      const failing = yield* connect()
-      peers[1]!.emit({ type: "b", id: "e3" })
-      peers[1]!.drop(true)
-      yield* TestClock.adjust("1 second")
-      expect((yield* failing.take)[0]).toMatchObject([{ id: "e3" }])
-      expect(yield* Effect.flip(failing.take)).toMatchObject({ reason: "too_large" })
-    })
-  )
+  test.scoped("gives what waits before its end, and before its failure", function* () {
+    const { connect, peers } = makePlatform("open")
+    const ending = yield* connect()
+    peers[0]!.emit({ type: "a", id: "e1" }, { type: "instance.stopped", id: "e2" })
+    yield* TestClock.adjust("1 second")
+    expect([...(yield* Stream.runCollect(eventsOf(ending)))]).toMatchObject([{ id: "e1" }, { id: "e2" }])
+    const failing = yield* connect()
+    peers[1]!.emit({ type: "b", id: "e3" })
+    peers[1]!.drop(true)
+    yield* TestClock.adjust("1 second")
+    expect((yield* failing.take)[0]).toMatchObject([{ id: "e3" }])
+    expect(yield* Effect.flip(failing.take)).toMatchObject({ reason: "too_large" })
+  })
 
   connected("lets a consumer have few large events at once", function* ({ connection, peers }) {
     const large = "x".repeat(300_000)

@@ -1,7 +1,8 @@
 /** When the connection to an instance is tried again, and when it fails. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Deferred, Effect, Fiber, TestClock } from "effect"
 import * as InstanceConnection from "../../../src/Upstream/InstanceConnection.ts"
+import { test } from "../../Tests.ts"
 import { stateOf } from "../Platform.ts"
 import { collect, failure, gone, makePlatform, read } from "./Fixture.ts"
 
@@ -29,24 +30,22 @@ describe("InstanceConnection", () => {
     expect(tries).toHaveLength(1)
   })
 
-  it.scoped("keeps retrying for hours, with waits of at most ten seconds", () =>
-    Effect.gen(function* () {
-      const away = [failure({}), failure({ reason: "circuit_open" }), failure({ reason: "status", statusCode: 503 })]
-      const down = Array.from({ length: 200 }, (_, i) => away[i % 3]!)
-      const { connect, peers, tries } = makePlatform("open", ...down, "open")
-      const connection = yield* connect()
-      yield* collect(connection)
-      peers[0]!.drop()
-      yield* TestClock.adjust("10 seconds")
-      const early = tries.length
-      expect(early).toBeGreaterThan(3)
-      expect(early).toBeLessThan(40)
-      for (let i = 0; peers.length < 2 && i < 400; i++) yield* TestClock.adjust("5 seconds")
-      expect(peers).toHaveLength(2)
-      expect(tries).toHaveLength(202)
-      expect(yield* stateOf(connection)).toBe("connected")
-    })
-  )
+  test.scoped("keeps retrying for hours, with waits of at most ten seconds", function* () {
+    const away = [failure({}), failure({ reason: "circuit_open" }), failure({ reason: "status", statusCode: 503 })]
+    const down = Array.from({ length: 200 }, (_, i) => away[i % 3]!)
+    const { connect, peers, tries } = makePlatform("open", ...down, "open")
+    const connection = yield* connect()
+    yield* collect(connection)
+    peers[0]!.drop()
+    yield* TestClock.adjust("10 seconds")
+    const early = tries.length
+    expect(early).toBeGreaterThan(3)
+    expect(early).toBeLessThan(40)
+    for (let i = 0; peers.length < 2 && i < 400; i++) yield* TestClock.adjust("5 seconds")
+    expect(peers).toHaveLength(2)
+    expect(tries).toHaveLength(202)
+    expect(yield* stateOf(connection)).toBe("connected")
+  })
 
   read(
     "keeps its waits while connections drop at once, and resets them after a good one",
@@ -66,27 +65,23 @@ describe("InstanceConnection", () => {
     }
   )
 
-  it.effect("fails where the first connection does", () =>
-    Effect.gen(function* () {
-      const { connect } = makePlatform(gone)
-      expect(yield* Effect.flip(Effect.scoped(connect()))).toMatchObject({ statusCode: 404 })
-    })
-  )
+  test.effect("fails where the first connection does", function* () {
+    const { connect } = makePlatform(gone)
+    expect(yield* Effect.flip(Effect.scoped(connect()))).toMatchObject({ statusCode: 404 })
+  })
 
-  it.effect("an interrupted dial leaves nothing behind", () =>
-    Effect.gen(function* () {
-      const released = yield* Deferred.make<void>()
-      const dial = () =>
-        Effect.zipRight(
-          Effect.acquireRelease(Effect.void, () => Deferred.succeed(released, undefined)),
-          Effect.never
-        )
-      const fiber = yield* Effect.fork(
-        Effect.scoped(InstanceConnection.make({ dial, after: undefined, instanceId: "i" }))
+  test.effect("an interrupted dial leaves nothing behind", function* () {
+    const released = yield* Deferred.make<void>()
+    const dial = () =>
+      Effect.zipRight(
+        Effect.acquireRelease(Effect.void, () => Deferred.succeed(released, undefined)),
+        Effect.never
       )
-      yield* Effect.yieldNow()
-      yield* Fiber.interrupt(fiber)
-      expect(yield* Deferred.isDone(released)).toBe(true)
-    })
-  )
+    const fiber = yield* Effect.fork(
+      Effect.scoped(InstanceConnection.make({ dial, after: undefined, instanceId: "i" }))
+    )
+    yield* Effect.yieldNow()
+    yield* Fiber.interrupt(fiber)
+    expect(yield* Deferred.isDone(released)).toBe(true)
+  })
 })

@@ -1,6 +1,7 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Logger, Metric, TestClock } from "effect"
 import * as Breaker from "../../../src/Upstream/Resilience/CircuitBreaker.ts"
+import { test } from "../../Tests.ts"
 
 const verdict = (exit: Exit.Exit<unknown, unknown>) =>
   Exit.isSuccess(exit) ? "success" : Exit.isInterrupted(exit) ? "abandoned" : "failure"
@@ -9,8 +10,9 @@ const open = (breaker: Breaker.Breaker) =>
   Effect.replicateEffect(Effect.either(breaker.protect(Effect.fail("broken"), verdict)), 5)
 
 describe("Breaker", () => {
-  it.scoped("rejects others with a short delay while a probe is in progress, and background calls take no permit", () =>
-    Effect.gen(function* () {
+  test.scoped(
+    "rejects others with a short delay while a probe is in progress, and background calls take no permit",
+    function* () {
       const breaker = yield* Breaker.make("moment")
       yield* open(breaker)
       yield* TestClock.adjust("10 seconds")
@@ -25,11 +27,12 @@ describe("Breaker", () => {
       yield* Deferred.succeed(gate, undefined)
       yield* Fiber.join(probe)
       expect(yield* breaker.state).toBe("closed")
-    })
+    }
   )
 
-  it.scoped("shows its state as a gauge, counts transitions and logs them, also those by the clock alone", () =>
-    Effect.gen(function* () {
+  test.scoped(
+    "shows its state as a gauge, counts transitions and logs them, also those by the clock alone",
+    function* () {
       const lines: Array<unknown> = []
       const logger = Logger.make(({ message }) => void lines.push(message))
       yield* Effect.gen(function* () {
@@ -60,7 +63,7 @@ describe("Breaker", () => {
       expect(counts).toEqual([1, 3, 2, 1])
       const logged = [0, 1, 2, 1, 2, 1, 3].map(move => `Circuit breaker ${moves[move]}`)
       expect(lines.flat()).toEqual(logged)
-    })
+    }
   )
 })
 

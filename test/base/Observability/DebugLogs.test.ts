@@ -12,6 +12,7 @@ import { loggedStatements } from "../../../src/Storage/Sqlite/Database/ReadConne
 import * as SessionEventsInSqlite from "../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import { test } from "../../Tests.ts"
 import { logged } from "./Recording.ts"
 
 const value = "sesame-in-a-value"
@@ -47,60 +48,52 @@ const use = Effect.gen(function* () {
 })
 
 describe("level debug", () => {
-  it.scopedLive("shows database commands without values, in the span of their request", () =>
-    Effect.gen(function* () {
-      const { layer, lines, texts } = logged(LogLevel.Debug)
-      yield* Effect.provide(use, layer)
-      const commands = lines().filter(({ message }) => message === "Database command")
-      const find = (database: string, pattern: RegExp) =>
-        commands.find(
-          ({ annotations }) => annotations?.database === database && pattern.test(String(annotations.command))
-        )
-      const read = find("kv.db", /^SELECT version, .* FROM entries WHERE namespace = \? AND key = \?/)
-      assert.deepInclude(read?.annotations, { outcome: "ok", span: "request" })
-      assert.isNumber(read?.annotations?.millis)
-      assert.deepInclude(find("kv.db", /^commit$/)?.annotations, { outcome: "ok", writes: 1, operations: 1 })
-      assert.isDefined(find("sessions.db", /^SELECT seq, text FROM events/))
-      assert.isDefined(
-        commands.find(({ annotations }) => annotations?.command === "commit" && annotations.events === 1)
+  test.scopedLive("shows database commands without values, in the span of their request", function* () {
+    const { layer, lines, texts } = logged(LogLevel.Debug)
+    yield* Effect.provide(use, layer)
+    const commands = lines().filter(({ message }) => message === "Database command")
+    const find = (database: string, pattern: RegExp) =>
+      commands.find(
+        ({ annotations }) => annotations?.database === database && pattern.test(String(annotations.command))
       )
-      for (const text of texts) {
-        assert.notInclude(text, value)
-        assert.isBelow(text.length, 2048)
-      }
-    })
-  )
+    const read = find("kv.db", /^SELECT version, .* FROM entries WHERE namespace = \? AND key = \?/)
+    assert.deepInclude(read?.annotations, { outcome: "ok", span: "request" })
+    assert.isNumber(read?.annotations?.millis)
+    assert.deepInclude(find("kv.db", /^commit$/)?.annotations, { outcome: "ok", writes: 1, operations: 1 })
+    assert.isDefined(find("sessions.db", /^SELECT seq, text FROM events/))
+    assert.isDefined(commands.find(({ annotations }) => annotations?.command === "commit" && annotations.events === 1))
+    for (const text of texts) {
+      assert.notInclude(text, value)
+      assert.isBelow(text.length, 2048)
+    }
+  })
 
-  it.scopedLive("is read once: above it statements are unchanged, and no line is made", () =>
-    Effect.gen(function* () {
-      const { layer, lines } = logged(LogLevel.Info)
-      yield* Effect.provide(use, layer)
-      assert.notInclude(
-        lines().map(({ message }) => message),
-        "Database command"
-      )
-      assert.isUndefined(yield* Effect.provide(DebugLog.make, layer))
-      const prepared = { get: {} }
-      assert.strictEqual(loggedStatements(prepared, "kv.db", undefined), prepared)
-    })
-  )
+  test.scopedLive("is read once: above it statements are unchanged, and no line is made", function* () {
+    const { layer, lines } = logged(LogLevel.Info)
+    yield* Effect.provide(use, layer)
+    assert.notInclude(
+      lines().map(({ message }) => message),
+      "Database command"
+    )
+    assert.isUndefined(yield* Effect.provide(DebugLog.make, layer))
+    const prepared = { get: {} }
+    assert.strictEqual(loggedStatements(prepared, "kv.db", undefined), prepared)
+  })
 })
 
 describe("level trace", () => {
-  it.scoped("shows the state of the runtime", () =>
-    Effect.gen(function* () {
-      const trace = logged(LogLevel.Trace)
-      const debug = logged(LogLevel.Debug)
-      for (const { layer } of [trace, debug]) yield* Effect.provide(Layer.build(ProcessMetrics.layerTrace), layer)
-      yield* TestClock.adjust("1 second")
-      const inside = () => trace.lines().filter(({ level }) => level === "TRACE")
-      assert.lengthOf(inside(), 1)
-      assert.hasAllKeys(inside()[0]?.annotations, ["eventLoop", "collections", "memory", "resources"])
-      yield* TestClock.adjust("20 seconds")
-      assert.lengthOf(inside(), 3)
-      assert.lengthOf(debug.texts, 0)
-    })
-  )
+  test.scoped("shows the state of the runtime", function* () {
+    const trace = logged(LogLevel.Trace)
+    const debug = logged(LogLevel.Debug)
+    for (const { layer } of [trace, debug]) yield* Effect.provide(Layer.build(ProcessMetrics.layerTrace), layer)
+    yield* TestClock.adjust("1 second")
+    const inside = () => trace.lines().filter(({ level }) => level === "TRACE")
+    assert.lengthOf(inside(), 1)
+    assert.hasAllKeys(inside()[0]?.annotations, ["eventLoop", "collections", "memory", "resources"])
+    yield* TestClock.adjust("20 seconds")
+    assert.lengthOf(inside(), 3)
+    assert.lengthOf(debug.texts, 0)
+  })
 })
 
 describe("a frame in debug logs", () => {

@@ -6,6 +6,7 @@ import { requestTypes } from "../../../src/Gateway/Protocol/Request.ts"
 import * as Environment from "../../service/Environment.ts"
 import * as Service from "../../service/Service.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import { test } from "../../Tests.ts"
 import { dashboard, exposition, page } from "./Exposition/Fixture.ts"
 
 /** The metrics of a process that has just started. */
@@ -73,21 +74,19 @@ const source = (): string => {
 }
 
 describe("the metrics of a service at work", () => {
-  it.live("are those that the documentation lists, with their kinds and labels", () =>
-    Effect.gen(function* () {
-      // Other test files may have metrics and instances of their own in this process.
-      const text = (yield* exposition).replaceAll(/^(?:(?:# \w+ )?test_.*|.*[{,]test_\w+=.*)\n/gm, "")
-      const table = new Map(documented.map(metric => [metric.name, metric]))
-      for (const [name, kind] of kindsIn(text)) assert.strictEqual(table.get(name)?.kind, kind, name)
-      const written = source()
-      for (const { name } of documented) assert.include(written, `"${name}"`)
-      for (const [, series, inner] of text.matchAll(/^([a-z_]+)\{(.*)\} \S+$/gm)) {
-        const metric = table.get(series!) ?? table.get(series!.replace(/_(?:bucket|sum|count)$/, ""))
-        const labels = [...inner!.matchAll(/(\w+)="/g)].flatMap(([, label]) => (label === "le" ? [] : [label!]))
-        assert.sameMembers([...(metric?.labels ?? [])], labels, series)
-      }
-    })
-  )
+  test.live("are those that the documentation lists, with their kinds and labels", function* () {
+    // Other test files may have metrics and instances of their own in this process.
+    const text = (yield* exposition).replaceAll(/^(?:(?:# \w+ )?test_.*|.*[{,]test_\w+=.*)\n/gm, "")
+    const table = new Map(documented.map(metric => [metric.name, metric]))
+    for (const [name, kind] of kindsIn(text)) assert.strictEqual(table.get(name)?.kind, kind, name)
+    const written = source()
+    for (const { name } of documented) assert.include(written, `"${name}"`)
+    for (const [, series, inner] of text.matchAll(/^([a-z_]+)\{(.*)\} \S+$/gm)) {
+      const metric = table.get(series!) ?? table.get(series!.replace(/_(?:bucket|sum|count)$/, ""))
+      const labels = [...inner!.matchAll(/(\w+)="/g)].flatMap(([, label]) => (label === "le" ? [] : [label!]))
+      assert.sameMembers([...(metric?.labels ?? [])], labels, series)
+    }
+  })
 
   it.scopedLive("have those of the specification from the start, with 0", () =>
     Effect.gen(function* () {
@@ -133,31 +132,27 @@ describe("the metrics of a service at work", () => {
     }).pipe(Effect.provide(Environment.layer))
   )
 
-  it.live("count a write, and failed calls", () =>
-    Effect.gen(function* () {
-      const text = yield* exposition
-      assert.match(text, /^store_commits_total\{outcome="ok"\} [1-9]/m)
-      assert.match(text, /^store_commit_writes_sum [1-9]/m)
-      assert.match(text, /^circuit_breaker_state\{upstream="agent_platform"\} 2$/m)
-      assert.match(text, /^upstream_retries_total\{.*upstream="agent_platform"\} [1-9]/m)
-    })
-  )
+  test.live("count a write, and failed calls", function* () {
+    const text = yield* exposition
+    assert.match(text, /^store_commits_total\{outcome="ok"\} [1-9]/m)
+    assert.match(text, /^store_commit_writes_sum [1-9]/m)
+    assert.match(text, /^circuit_breaker_state\{upstream="agent_platform"\} 2$/m)
+    assert.match(text, /^upstream_retries_total\{.*upstream="agent_platform"\} [1-9]/m)
+  })
 
-  it.live("include all that the dashboard and the alerts use", () =>
-    Effect.gen(function* () {
-      const ofNodes = documented.flatMap(({ kind, name }) => (isOfNodes(name) ? seriesOf(name, kind) : []))
-      const names = new Set([...queryable(yield* exposition), ...ofNodes])
-      const { expressions, panels } = yield* dashboard
-      assert.strictEqual(new Set(panels.map(({ id }) => id)).size, panels.length)
-      assert.isAbove(expressions.length, 25)
-      assert.lengthOf(alertExpressions, [...page("alerts.yml").matchAll(/- alert:/g)].length)
-      for (const expression of [...expressions, ...alertExpressions]) {
-        const used = metricsOf(expression)
-        assert.isNotEmpty(used, expression)
-        for (const name of used) assert.isTrue(name === "up" || names.has(name), `${name} in ${expression}`)
-      }
-    })
-  )
+  test.live("include all that the dashboard and the alerts use", function* () {
+    const ofNodes = documented.flatMap(({ kind, name }) => (isOfNodes(name) ? seriesOf(name, kind) : []))
+    const names = new Set([...queryable(yield* exposition), ...ofNodes])
+    const { expressions, panels } = yield* dashboard
+    assert.strictEqual(new Set(panels.map(({ id }) => id)).size, panels.length)
+    assert.isAbove(expressions.length, 25)
+    assert.lengthOf(alertExpressions, [...page("alerts.yml").matchAll(/- alert:/g)].length)
+    for (const expression of [...expressions, ...alertExpressions]) {
+      const used = metricsOf(expression)
+      assert.isNotEmpty(used, expression)
+      for (const name of used) assert.isTrue(name === "up" || names.has(name), `${name} in ${expression}`)
+    }
+  })
 
   it("shows the metrics of an expression, and nothing else of it", () => {
     assert.deepStrictEqual(metricsOf('sum by (le, x) (rate(a_total{b="c_total", d=~"$e"}[5m])) / on(y) z > 1e9'), [
@@ -181,15 +176,13 @@ const parserName: string = "parse-prometheus-text-format"
 const { default: parse }: { readonly default: (text: string) => unknown } = await import(parserName)
 
 describe("parse-prometheus-text-format", () => {
-  it.live("reads every family with its help, kind and series", () =>
-    Effect.gen(function* () {
-      const text = yield* exposition
-      const families = yield* Schema.decodeUnknown(Families)(parse(text))
-      const read = new Map(families.map(({ name, type }) => [name, type.toLowerCase()]))
-      assert.deepStrictEqual(Object.fromEntries(read), Object.fromEntries(kindsIn(text)))
-      for (const { help, name } of families) assert.isNotEmpty(help, name)
-      const heap = families.find(({ name }) => name === "process_heap_used_bytes")?.metrics[0]
-      assert.match(JSON.stringify(heap), /^\{"value":"\d+"\}$/)
-    })
-  )
+  test.live("reads every family with its help, kind and series", function* () {
+    const text = yield* exposition
+    const families = yield* Schema.decodeUnknown(Families)(parse(text))
+    const read = new Map(families.map(({ name, type }) => [name, type.toLowerCase()]))
+    assert.deepStrictEqual(Object.fromEntries(read), Object.fromEntries(kindsIn(text)))
+    for (const { help, name } of families) assert.isNotEmpty(help, name)
+    const heap = families.find(({ name }) => name === "process_heap_used_bytes")?.metrics[0]
+    assert.match(JSON.stringify(heap), /^\{"value":"\d+"\}$/)
+  })
 })

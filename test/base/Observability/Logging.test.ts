@@ -16,6 +16,7 @@ import {
 import * as Logging from "../../../src/base/Observability/Logging.ts"
 import * as LogOutput from "../../../src/base/Observability/LogOutput.ts"
 import * as LogValue from "../../../src/base/Observability/LogValue.ts"
+import { test } from "../../Tests.ts"
 
 /** The lines that a program logs. */
 const logged = <E>(
@@ -42,144 +43,128 @@ const one = <E>(program: Effect.Effect<unknown, E>) =>
   })
 
 describe("Logging", () => {
-  it.effect("writes exactly the four fields", () =>
-    Effect.gen(function* () {
-      yield* TestClock.setTime(Date.UTC(2024, 1, 29, 12, 30, 15, 7))
-      const { fiber, ...line } = yield* one(Effect.logWarning("Beware"))
-      assert.deepStrictEqual(line, { level: "WARN", message: "Beware", timestamp: "2024-02-29T12:30:15.007Z" })
-      assert.match(fiber, /^#\d+$/)
-    })
-  )
+  test.effect("writes exactly the four fields", function* () {
+    yield* TestClock.setTime(Date.UTC(2024, 1, 29, 12, 30, 15, 7))
+    const { fiber, ...line } = yield* one(Effect.logWarning("Beware"))
+    assert.deepStrictEqual(line, { level: "WARN", message: "Beware", timestamp: "2024-02-29T12:30:15.007Z" })
+    assert.match(fiber, /^#\d+$/)
+  })
 
-  it.effect("keeps annotations and spans apart from them", () =>
-    Effect.gen(function* () {
-      const program = Effect.zipRight(TestClock.adjust("40 millis"), Effect.logInfo("Hello")).pipe(
-        Effect.withLogSpan("work"),
-        Effect.annotateLogs({ level: "mine", message: 1, timestamp: null, fiber: { a: [true] } })
-      )
-      const { level, message, annotations, spans } = yield* one(program)
-      assert.strictEqual(level, "INFO")
-      assert.strictEqual(message, "Hello")
-      assert.deepStrictEqual(annotations, { level: "mine", message: 1, timestamp: null, fiber: { a: [true] } })
-      assert.deepStrictEqual(spans, { work: 40 })
-    })
-  )
+  test.effect("keeps annotations and spans apart from them", function* () {
+    const program = Effect.zipRight(TestClock.adjust("40 millis"), Effect.logInfo("Hello")).pipe(
+      Effect.withLogSpan("work"),
+      Effect.annotateLogs({ level: "mine", message: 1, timestamp: null, fiber: { a: [true] } })
+    )
+    const { level, message, annotations, spans } = yield* one(program)
+    assert.strictEqual(level, "INFO")
+    assert.strictEqual(message, "Hello")
+    assert.deepStrictEqual(annotations, { level: "mine", message: 1, timestamp: null, fiber: { a: [true] } })
+    assert.deepStrictEqual(spans, { work: 40 })
+  })
 
-  it.effect("names the trace and the span that the fiber works in, while tracing is on", () =>
-    Effect.gen(function* () {
-      const program = Effect.annotateLogs(Effect.logInfo("Hello"), "requestId", "r-1")
-      const { annotations } = yield* one(
-        Effect.flatMap(Effect.currentSpan, ({ spanId, traceId }) =>
-          Effect.annotateLogs(program, { expected: [traceId, spanId] })
-        ).pipe(Effect.withSpan("work"))
-      )
-      const { expected, span, spanId, traceId, requestId } = annotations
-      assert.deepStrictEqual(
-        { expected, span, requestId },
-        { expected: [traceId, spanId], span: "work", requestId: "r-1" }
-      )
-      assert.match(traceId, /^[0-9a-f]{32}$/)
-      const off = yield* one(program.pipe(Effect.withSpan("work"), Effect.withTracerEnabled(false)))
-      assert.deepStrictEqual(off.annotations, { requestId: "r-1" })
-      const own = yield* one(program.pipe(Effect.annotateLogs("traceId", "mine"), Effect.withSpan("work")))
-      assert.strictEqual(own.annotations.traceId, "mine")
-      const readable = yield* logged(Effect.withSpan(program, "work"), "pretty")
-      assert.match(readable.join("\n"), /INFO.*Hello[\s\S]*traceId.*[0-9a-f]{32}/)
-    })
-  )
+  test.effect("names the trace and the span that the fiber works in, while tracing is on", function* () {
+    const program = Effect.annotateLogs(Effect.logInfo("Hello"), "requestId", "r-1")
+    const { annotations } = yield* one(
+      Effect.flatMap(Effect.currentSpan, ({ spanId, traceId }) =>
+        Effect.annotateLogs(program, { expected: [traceId, spanId] })
+      ).pipe(Effect.withSpan("work"))
+    )
+    const { expected, span, spanId, traceId, requestId } = annotations
+    assert.deepStrictEqual(
+      { expected, span, requestId },
+      { expected: [traceId, spanId], span: "work", requestId: "r-1" }
+    )
+    assert.match(traceId, /^[0-9a-f]{32}$/)
+    const off = yield* one(program.pipe(Effect.withSpan("work"), Effect.withTracerEnabled(false)))
+    assert.deepStrictEqual(off.annotations, { requestId: "r-1" })
+    const own = yield* one(program.pipe(Effect.annotateLogs("traceId", "mine"), Effect.withSpan("work")))
+    assert.strictEqual(own.annotations.traceId, "mine")
+    const readable = yield* logged(Effect.withSpan(program, "work"), "pretty")
+    assert.match(readable.join("\n"), /INFO.*Hello[\s\S]*traceId.*[0-9a-f]{32}/)
+  })
 
-  it.effect("reads LOG_LEVEL in any case, and warn as warning", () =>
-    Effect.gen(function* () {
-      const read = (level: string) =>
-        Effect.withConfigProvider(Logging.config, ConfigProvider.fromMap(new Map([["LOG_LEVEL", level]])))
-      for (const level of ["WARNING", "warn", "WARN", "Warning", " warning "]) {
-        assert.strictEqual(yield* read(level), "warning", level)
+  test.effect("reads LOG_LEVEL in any case, and warn as warning", function* () {
+    const read = (level: string) =>
+      Effect.withConfigProvider(Logging.config, ConfigProvider.fromMap(new Map([["LOG_LEVEL", level]])))
+    for (const level of ["WARNING", "warn", "WARN", "Warning", " warning "]) {
+      assert.strictEqual(yield* read(level), "warning", level)
+    }
+    for (const level of ["trace", "debug", "info", "error", "fatal"] as const) {
+      assert.strictEqual(yield* read(level.toUpperCase()), level)
+    }
+    for (const level of ["warnings", "constructor", "none", "all"]) {
+      assert.isTrue(Either.isLeft(yield* Effect.either(read(level))), level)
+    }
+  })
+
+  test.effect("writes upper-case levels, from the configured one on", function* () {
+    const program = Effect.all([
+      Effect.logTrace(""),
+      Effect.logDebug(""),
+      Effect.logInfo(""),
+      Effect.logWarning(""),
+      Effect.logError(""),
+      Effect.logFatal("")
+    ])
+    const levels = (lines: ReadonlyArray<string>) => lines.map(line => JSON.parse(line).level)
+    assert.deepStrictEqual(levels(yield* logged(program)), ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"])
+    assert.deepStrictEqual(levels(yield* logged(program, "json", "warning")), ["WARN", "ERROR", "FATAL"])
+    assert.deepStrictEqual(levels(yield* logged(program, "json", "fatal")), ["FATAL"])
+  })
+
+  test.effect("renders causes and errors into the message", function* () {
+    const failed = yield* one(Effect.logError(Cause.fail(new Error("no disk", { cause: new Error("why") }))))
+    assert.include(failed.message, "no disk")
+    assert.include(failed.message, "why")
+    const died = yield* one(Effect.logError("Serving failed", Cause.die("a bug")))
+    assert.match(died.message, /^Serving failed\n.*a bug/s)
+    assert.include((yield* one(Effect.logError(new Error("plain")))).message, "plain")
+    assert.strictEqual((yield* one(Effect.logInfo("a", { b: 1 }, [2]))).message, 'a {"b":1} [2]')
+  })
+
+  test.effect("shows no secrets", function* () {
+    const secret = Redacted.make("sesame")
+    const headers = Headers.fromInput({ authorization: "Bearer sesame", accept: "*/*" })
+    const program = Effect.logInfo("Keys", secret, { deep: [Option.some(secret)] }).pipe(
+      Effect.annotateLogs({ secret, headers })
+    )
+    for (const format of ["json", "pretty"] as const) {
+      const text = (yield* logged(program, format)).join("\n")
+      assert.notInclude(text, "sesame")
+      assert.include(text, "<redacted>")
+    }
+  })
+
+  test.effect("never throws, whatever it is given", function* () {
+    const cyclic: Record<string, unknown> = { big: 1n, date: new Date(Number.NaN), none: undefined }
+    cyclic.self = cyclic
+    const hostile = {
+      get trap() {
+        throw new Error("gotcha")
       }
-      for (const level of ["trace", "debug", "info", "error", "fatal"] as const) {
-        assert.strictEqual(yield* read(level.toUpperCase()), level)
+    }
+    const liar = {
+      toJSON() {
+        throw new Error("gotcha")
       }
-      for (const level of ["warnings", "constructor", "none", "all"]) {
-        assert.isTrue(Either.isLeft(yield* Effect.either(read(level))), level)
-      }
+    }
+    const values = [cyclic, hostile, liar, Symbol("s"), () => 1, undefined, null, Number.NaN, new Map([[1, cyclic]])]
+    const program = Effect.forEach(values, value => Effect.annotateLogs(Effect.logError(value), { value }))
+    const lines = yield* logged(program)
+    assert.strictEqual(lines.length, values.length)
+    assert.deepStrictEqual(JSON.parse(lines[0]!).annotations.value, {
+      big: "1",
+      date: null,
+      none: "undefined",
+      self: "[circular]"
     })
-  )
-
-  it.effect("writes upper-case levels, from the configured one on", () =>
-    Effect.gen(function* () {
-      const program = Effect.all([
-        Effect.logTrace(""),
-        Effect.logDebug(""),
-        Effect.logInfo(""),
-        Effect.logWarning(""),
-        Effect.logError(""),
-        Effect.logFatal("")
-      ])
-      const levels = (lines: ReadonlyArray<string>) => lines.map(line => JSON.parse(line).level)
-      assert.deepStrictEqual(levels(yield* logged(program)), ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"])
-      assert.deepStrictEqual(levels(yield* logged(program, "json", "warning")), ["WARN", "ERROR", "FATAL"])
-      assert.deepStrictEqual(levels(yield* logged(program, "json", "fatal")), ["FATAL"])
-    })
-  )
-
-  it.effect("renders causes and errors into the message", () =>
-    Effect.gen(function* () {
-      const failed = yield* one(Effect.logError(Cause.fail(new Error("no disk", { cause: new Error("why") }))))
-      assert.include(failed.message, "no disk")
-      assert.include(failed.message, "why")
-      const died = yield* one(Effect.logError("Serving failed", Cause.die("a bug")))
-      assert.match(died.message, /^Serving failed\n.*a bug/s)
-      assert.include((yield* one(Effect.logError(new Error("plain")))).message, "plain")
-      assert.strictEqual((yield* one(Effect.logInfo("a", { b: 1 }, [2]))).message, 'a {"b":1} [2]')
-    })
-  )
-
-  it.effect("shows no secrets", () =>
-    Effect.gen(function* () {
-      const secret = Redacted.make("sesame")
-      const headers = Headers.fromInput({ authorization: "Bearer sesame", accept: "*/*" })
-      const program = Effect.logInfo("Keys", secret, { deep: [Option.some(secret)] }).pipe(
-        Effect.annotateLogs({ secret, headers })
-      )
-      for (const format of ["json", "pretty"] as const) {
-        const text = (yield* logged(program, format)).join("\n")
-        assert.notInclude(text, "sesame")
-        assert.include(text, "<redacted>")
-      }
-    })
-  )
-
-  it.effect("never throws, whatever it is given", () =>
-    Effect.gen(function* () {
-      const cyclic: Record<string, unknown> = { big: 1n, date: new Date(Number.NaN), none: undefined }
-      cyclic.self = cyclic
-      const hostile = {
-        get trap() {
-          throw new Error("gotcha")
-        }
-      }
-      const liar = {
-        toJSON() {
-          throw new Error("gotcha")
-        }
-      }
-      const values = [cyclic, hostile, liar, Symbol("s"), () => 1, undefined, null, Number.NaN, new Map([[1, cyclic]])]
-      const program = Effect.forEach(values, value => Effect.annotateLogs(Effect.logError(value), { value }))
-      const lines = yield* logged(program)
-      assert.strictEqual(lines.length, values.length)
-      assert.deepStrictEqual(JSON.parse(lines[0]!).annotations.value, {
-        big: "1",
-        date: null,
-        none: "undefined",
-        self: "[circular]"
-      })
-      for (const line of lines) assert.isNotEmpty(JSON.parse(line).message)
-      const readable = yield* logged(
-        Effect.forEach(values, value => Effect.logError(value)),
-        "pretty"
-      )
-      assert.isAtLeast(readable.length, values.length)
-    })
-  )
+    for (const line of lines) assert.isNotEmpty(JSON.parse(line).message)
+    const readable = yield* logged(
+      Effect.forEach(values, value => Effect.logError(value)),
+      "pretty"
+    )
+    assert.isAtLeast(readable.length, values.length)
+  })
 
   it("prints any value as bounded JSON", () => {
     fc.assert(

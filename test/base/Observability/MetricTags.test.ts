@@ -4,6 +4,7 @@ import { afterAll } from "vitest"
 import { WebSocket } from "ws"
 import * as MetricTags from "../../../src/base/Observability/MetricTags.ts"
 import { keys } from "../../Harness.ts"
+import { test } from "../../Tests.ts"
 import { serve } from "./Fixture.ts"
 
 interface Sample {
@@ -57,59 +58,53 @@ afterAll(() => {
 })
 
 describe("two instances in one process", () => {
-  it.scopedLive("have figures of their own, and show none of the other's", () =>
-    Effect.gen(function* () {
-      const [one, other] = [
-        yield* serve({ tags: { test_store: "one" } }),
-        yield* serve({ tags: { test_store: "other" } })
-      ]
-      for (const key of ["a", "b", "c"]) yield* put(one, key)
-      yield* put(other, "a")
-      yield* ping(other)
-      const [ofOne, ofOther] = [yield* samplesOf(one), yield* samplesOf(other)]
-      const figures = (samples: ReadonlyArray<Sample>, store: string) => ({
-        puts: sum(samples, "http_requests_total", { test_store: store, method: "PUT" }),
-        times: sum(samples, "http_request_duration_ms", { test_store: store, method: "PUT" }),
-        commits: sum(samples, "store_commits_total", { test_store: store }),
-        pings: sum(samples, "ws_messages_received_total", { test_store: store, type: "ping" })
-      })
-      expect(figures(ofOne, "one")).toEqual({ puts: 3, times: 3, commits: 3, pings: 0 })
-      expect(figures(ofOther, "other")).toEqual({ puts: 1, times: 1, commits: 1, pings: 1 })
-      expect(new Set(ofOne.map(({ labels }) => labels.test_store))).toEqual(new Set(["one", undefined]))
-      expect(new Set(ofOther.map(({ labels }) => labels.test_store))).toEqual(new Set(["other", undefined]))
-      const ofProcess = ofOne.filter(({ name }) => /^(process|event_loop|log_lines)_/.test(name))
-      expect(ofProcess.map(({ labels }) => labels)).toEqual(Array.from({ length: 6 }, () => ({})))
+  test.scopedLive("have figures of their own, and show none of the other's", function* () {
+    const [one, other] = [
+      yield* serve({ tags: { test_store: "one" } }),
+      yield* serve({ tags: { test_store: "other" } })
+    ]
+    for (const key of ["a", "b", "c"]) yield* put(one, key)
+    yield* put(other, "a")
+    yield* ping(other)
+    const [ofOne, ofOther] = [yield* samplesOf(one), yield* samplesOf(other)]
+    const figures = (samples: ReadonlyArray<Sample>, store: string) => ({
+      puts: sum(samples, "http_requests_total", { test_store: store, method: "PUT" }),
+      times: sum(samples, "http_request_duration_ms", { test_store: store, method: "PUT" }),
+      commits: sum(samples, "store_commits_total", { test_store: store }),
+      pings: sum(samples, "ws_messages_received_total", { test_store: store, type: "ping" })
     })
-  )
+    expect(figures(ofOne, "one")).toEqual({ puts: 3, times: 3, commits: 3, pings: 0 })
+    expect(figures(ofOther, "other")).toEqual({ puts: 1, times: 1, commits: 1, pings: 1 })
+    expect(new Set(ofOne.map(({ labels }) => labels.test_store))).toEqual(new Set(["one", undefined]))
+    expect(new Set(ofOther.map(({ labels }) => labels.test_store))).toEqual(new Set(["other", undefined]))
+    const ofProcess = ofOne.filter(({ name }) => /^(process|event_loop|log_lines)_/.test(name))
+    expect(ofProcess.map(({ labels }) => labels)).toEqual(Array.from({ length: 6 }, () => ({})))
+  })
 
-  it.scopedLive("have the labels and the values that an instance without tags has", () =>
-    Effect.gen(function* () {
-      const one = yield* serve({ tags: { test_store: "alone" } })
-      // Other test files leave series of their own in the registry.
-      const own = (yield* samplesOf(one)).filter(({ labels }) => labels.test_store === "alone")
-      expect(own.length).toBeGreaterThan(0)
-      const labels = new Set(own.flatMap(sample => Object.keys(sample.labels)))
-      labels.delete("test_store")
-      expect([...labels].filter(label => !MetricTags.reserved.has(label))).toEqual([])
-    })
-  )
+  test.scopedLive("have the labels and the values that an instance without tags has", function* () {
+    const one = yield* serve({ tags: { test_store: "alone" } })
+    // Other test files leave series of their own in the registry.
+    const own = (yield* samplesOf(one)).filter(({ labels }) => labels.test_store === "alone")
+    expect(own.length).toBeGreaterThan(0)
+    const labels = new Set(own.flatMap(sample => Object.keys(sample.labels)))
+    labels.delete("test_store")
+    expect([...labels].filter(label => !MetricTags.reserved.has(label))).toEqual([])
+  })
 })
 
 describe("an instance", () => {
-  it.scoped("is built once where it is provided twice, and shares no part with another", () =>
-    Effect.gen(function* () {
-      let built = 0
-      class Part extends Context.Tag("test/Part")<Part, number>() {}
-      const part = Layer.sync(Part, () => ++built)
-      const make = (name: string) => MetricTags.tagged({ store: name })(part)
-      const one = make("one")
-      const twice = Layer.provideMerge(Layer.effectDiscard(Part), one)
-      expect(Context.get(yield* Layer.build(twice), Part)).toBe(1)
-      const both = Layer.merge(Layer.provide(Layer.effectDiscard(Part), make("other")), one)
-      yield* Layer.build(both)
-      expect(built).toBe(3)
-    })
-  )
+  test.scoped("is built once where it is provided twice, and shares no part with another", function* () {
+    let built = 0
+    class Part extends Context.Tag("test/Part")<Part, number>() {}
+    const part = Layer.sync(Part, () => ++built)
+    const make = (name: string) => MetricTags.tagged({ store: name })(part)
+    const one = make("one")
+    const twice = Layer.provideMerge(Layer.effectDiscard(Part), one)
+    expect(Context.get(yield* Layer.build(twice), Part)).toBe(1)
+    const both = Layer.merge(Layer.provide(Layer.effectDiscard(Part), make("other")), one)
+    yield* Layer.build(both)
+    expect(built).toBe(3)
+  })
 })
 
 describe("a tag", () => {

@@ -4,6 +4,7 @@ import * as Metrics from "../../../src/base/Observability/Metrics.ts"
 import * as MetricTags from "../../../src/base/Observability/MetricTags.ts"
 import * as LabelValues from "../../../src/base/Observability/MetricTags.ts"
 import * as Samples from "../../../src/base/Observability/Samples.ts"
+import { test } from "../../Tests.ts"
 
 const gauge = (name: string, labels: Readonly<Record<string, string>>, value: number): Samples.Sample => ({
   name,
@@ -186,14 +187,12 @@ describe("label values", () => {
     assert.strictEqual(new LabelValues.LabelValues().of("x".repeat(65)), LabelValues.other)
   })
 
-  it.effect("of a counter share one series above the bound; nothing is lost", () =>
-    Effect.gen(function* () {
-      const counter = LabelValues.counter("test_labelled_total", { label: "type", description: "Tests.", most: 2 })
-      counter.register([], MetricTags.none)
-      assert.deepStrictEqual(yield* series("test_labelled_total"), { other: 0 })
-      for (let index = 0; index < 100; index++) counter.increment(`type${index}`, MetricTags.none)
-      counter.increment("type1", MetricTags.none)
-      assert.deepStrictEqual(yield* series("test_labelled_total"), { type0: 1, type1: 2, other: 98 })
-    })
-  )
+  test.effect("of a counter share one series above the bound; nothing is lost", function* () {
+    const counter = LabelValues.counter("test_labelled_total", { label: "type", description: "Tests.", most: 2 })
+    counter.register([], MetricTags.none)
+    assert.deepStrictEqual(yield* series("test_labelled_total"), { other: 0 })
+    for (let index = 0; index < 100; index++) counter.increment(`type${index}`, MetricTags.none)
+    counter.increment("type1", MetricTags.none)
+    assert.deepStrictEqual(yield* series("test_labelled_total"), { type0: 1, type1: 2, other: 98 })
+  })
 })

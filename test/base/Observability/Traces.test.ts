@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "@effect/vitest"
 import { Effect, Either, Option, Schema } from "effect"
 import * as Tracer from "../../../src/base/Observability/Tracer.ts"
 import { AgentPlatform } from "../../../src/Upstream/AgentPlatform.ts"
@@ -6,6 +6,7 @@ import { keys } from "../../Harness.ts"
 import { localServer } from "../../LocalServer.ts"
 import { isLong } from "../../Scale.ts"
 import { launch } from "../../service/Command.ts"
+import { test } from "../../Tests.ts"
 import * as Collector from "./Collector.ts"
 import * as Fixture from "./Fixture.ts"
 
@@ -55,63 +56,58 @@ const attribute = (span: Collector.Span | undefined, name: string) =>
   span?.attributes.find(({ key }) => key === name)?.value
 
 describe("a trace", () => {
-  it.scopedLive("is one tree, from the client's span through the request to the upstream", () =>
-    Effect.gen(function* () {
-      const { spans, target } = yield* Collector.collector()
-      const { contexts, url: platform } = yield* upstream
-      const headers = { traceparent, "x-request-id": "request-1" }
-      assert.deepStrictEqual(yield* ask({ platform }, target, ["/health", headers]), [200])
-      const found = (yield* spans).filter(({ traceId }) => traceId === remote.traceId)
-      assert.deepStrictEqual(tree(found, remote.spanId), [["http.server GET", ["health.status", "http.client GET"]]])
-      assert.lengthOf(found, 3)
-      const span = (name: string) => found.find(span => span.name === name)
-      const [server, client] = [span("http.server GET"), span("http.client GET")]
-      assert.deepInclude(server, { kind: Collector.kind.server, status: { code: Collector.code.ok } })
-      assert.deepInclude(client, { kind: Collector.kind.client, status: { code: Collector.code.ok } })
-      assert.deepStrictEqual(attribute(server, "http.route"), { stringValue: "/health" })
-      assert.deepStrictEqual(attribute(server, "http.request.id"), { stringValue: "request-1" })
-      assert.deepStrictEqual(contexts, [`00-${remote.traceId}-${client?.spanId}-01`])
-    })
-  )
+  test.scopedLive("is one tree, from the client's span through the request to the upstream", function* () {
+    const { spans, target } = yield* Collector.collector()
+    const { contexts, url: platform } = yield* upstream
+    const headers = { traceparent, "x-request-id": "request-1" }
+    assert.deepStrictEqual(yield* ask({ platform }, target, ["/health", headers]), [200])
+    const found = (yield* spans).filter(({ traceId }) => traceId === remote.traceId)
+    assert.deepStrictEqual(tree(found, remote.spanId), [["http.server GET", ["health.status", "http.client GET"]]])
+    assert.lengthOf(found, 3)
+    const span = (name: string) => found.find(span => span.name === name)
+    const [server, client] = [span("http.server GET"), span("http.client GET")]
+    assert.deepInclude(server, { kind: Collector.kind.server, status: { code: Collector.code.ok } })
+    assert.deepInclude(client, { kind: Collector.kind.client, status: { code: Collector.code.ok } })
+    assert.deepStrictEqual(attribute(server, "http.route"), { stringValue: "/health" })
+    assert.deepStrictEqual(attribute(server, "http.request.id"), { stringValue: "request-1" })
+    assert.deepStrictEqual(contexts, [`00-${remote.traceId}-${client?.spanId}-01`])
+  })
 
-  it.scopedLive("continues through the calls of the upstream's client", () =>
-    Effect.gen(function* () {
-      const { spans, target } = yield* Collector.collector()
-      const { contexts, url: platform } = yield* upstream
-      const outcome = yield* Effect.flatMap(AgentPlatform, ({ readFile }) => readFile("i-1", "a.txt")).pipe(
-        Effect.either,
-        Effect.withSpan("turn"),
-        Effect.provide(Fixture.upstreams(Option.some(platform))),
-        Effect.provide(Tracer.layerFor(Option.some(target)))
-      )
-      assert.isTrue(Either.isLeft(outcome))
-      const all = yield* spans
-      const turn = all.find(({ name }) => name === "turn")
-      assert.isUndefined(turn?.parentSpanId)
-      assert.deepStrictEqual(tree(all, turn?.spanId ?? ""), [["agent_platform.read_file", "http.client GET"]])
-      const call = all.find(({ name }) => name === "agent_platform.read_file")
-      assert.strictEqual(call?.status.code, Collector.code.error)
-      assert.include(call?.status.message, "404")
-      assert.lengthOf(contexts, 1)
-      assert.include(contexts[0], turn?.traceId)
-    })
-  )
+  test.scopedLive("continues through the calls of the upstream's client", function* () {
+    const { spans, target } = yield* Collector.collector()
+    const { contexts, url: platform } = yield* upstream
+    const outcome = yield* Effect.flatMap(AgentPlatform, ({ readFile }) => readFile("i-1", "a.txt")).pipe(
+      Effect.either,
+      Effect.withSpan("turn"),
+      Effect.provide(Fixture.upstreams(Option.some(platform))),
+      Effect.provide(Tracer.layerFor(Option.some(target)))
+    )
+    assert.isTrue(Either.isLeft(outcome))
+    const all = yield* spans
+    const turn = all.find(({ name }) => name === "turn")
+    assert.isUndefined(turn?.parentSpanId)
+    assert.deepStrictEqual(tree(all, turn?.spanId ?? ""), [["agent_platform.read_file", "http.client GET"]])
+    const call = all.find(({ name }) => name === "agent_platform.read_file")
+    assert.strictEqual(call?.status.code, Collector.code.error)
+    assert.include(call?.status.message, "404")
+    assert.lengthOf(contexts, 1)
+    assert.include(contexts[0], turn?.traceId)
+  })
 
-  it.scopedLive("that a client asked not to sample is not sent", () =>
-    Effect.gen(function* () {
-      const { spans, target } = yield* Collector.collector()
-      const { contexts, url: platform } = yield* upstream
-      yield* ask({ platform }, target, ["/health", { traceparent: traceparent.replace(/01$/, "00") }])
-      assert.notInclude(
-        (yield* spans).map(({ traceId }) => traceId),
-        remote.traceId
-      )
-      assert.match(contexts[0] ?? "", new RegExp(`^00-${remote.traceId}-[0-9a-f]{16}-00$`))
-    })
-  )
+  test.scopedLive("that a client asked not to sample is not sent", function* () {
+    const { spans, target } = yield* Collector.collector()
+    const { contexts, url: platform } = yield* upstream
+    yield* ask({ platform }, target, ["/health", { traceparent: traceparent.replace(/01$/, "00") }])
+    assert.notInclude(
+      (yield* spans).map(({ traceId }) => traceId),
+      remote.traceId
+    )
+    assert.match(contexts[0] ?? "", new RegExp(`^00-${remote.traceId}-[0-9a-f]{16}-00$`))
+  })
 
-  it.scopedLive("treats a refusal as an answer and a failure as an error; an invalid traceparent begins a trace", () =>
-    Effect.gen(function* () {
+  test.scopedLive(
+    "treats a refusal as an answer and a failure as an error; an invalid traceparent begins a trace",
+    function* () {
       const { spans, target } = yield* Collector.collector()
       const invalid = { traceparent: "00-nonsense-1-01" }
       const answers = yield* ask({}, target, ["/api/v1/kv/n/none", invalid], ["/api/v1/changes/ws"])
@@ -124,28 +120,26 @@ describe("a trace", () => {
         [{ intValue: 500 }, Collector.code.error]
       ])
       for (const { traceId } of yield* spans) assert.match(traceId, /^[0-9a-f]{32}$/)
-    })
+    }
   )
 
-  it.scopedLive("does not delay requests or shutdown if the collector hangs or is unavailable", () =>
-    Effect.gen(function* () {
-      const hanging = yield* Collector.collector({ hangs: true })
-      for (const target of [hanging.target, { ...hanging.target, endpoint: new URL("http://127.0.0.1:1") }]) {
-        yield* Effect.scoped(
-          Effect.gen(function* () {
-            const url = yield* Fixture.serve({ tracing: Tracer.layerFor(Option.some(target)) })
-            // More than a batch, so that an export is under way.
-            const answers = yield* Effect.all(
-              Array.from({ length: 600 }, () => send(`${url}/api/v1/health`)),
-              { concurrency: 20 }
-            )
-            assert.isTrue(answers.every(({ status }) => status === 200))
-          })
-        )
-      }
-      assert.isNotEmpty(hanging.requests)
-    })
-  )
+  test.scopedLive("does not delay requests or shutdown if the collector hangs or is unavailable", function* () {
+    const hanging = yield* Collector.collector({ hangs: true })
+    for (const target of [hanging.target, { ...hanging.target, endpoint: new URL("http://127.0.0.1:1") }]) {
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const url = yield* Fixture.serve({ tracing: Tracer.layerFor(Option.some(target)) })
+          // More than a batch, so that an export is under way.
+          const answers = yield* Effect.all(
+            Array.from({ length: 600 }, () => send(`${url}/api/v1/health`)),
+            { concurrency: 20 }
+          )
+          assert.isTrue(answers.every(({ status }) => status === 200))
+        })
+      )
+    }
+    assert.isNotEmpty(hanging.requests)
+  })
 })
 
 /** Makes packages with a matching name missing, in a process with these NODE_OPTIONS. */
@@ -199,8 +193,9 @@ const session = (env: Readonly<Record<string, string>>, until: Effect.Effect<unk
 
 if (isLong)
   describe("the running service", () => {
-    it.scopedLive("traces if an endpoint is set, and runs the same without the packages or without an endpoint", () =>
-      Effect.gen(function* () {
+    test.scopedLive(
+      "traces if an endpoint is set, and runs the same without the packages or without an endpoint",
+      function* () {
         const { requests, spans, target } = yield* Collector.collector()
         const traced = { OTEL_EXPORTER_OTLP_ENDPOINT: target.endpoint.toString(), OTEL_SERVICE_NAME: "tested" }
         const plain = (yield* session({})).seen
@@ -229,6 +224,6 @@ if (isLong)
         const sent = requests.map(({ body }) => body).join("")
         assert.include(sent, '"tested"')
         assert.notInclude(sent, "sesame")
-      })
+      }
     )
   })

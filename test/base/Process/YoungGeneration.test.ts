@@ -1,10 +1,11 @@
 import { execFile } from "node:child_process"
 import { fileURLToPath } from "node:url"
 import { Worker } from "node:worker_threads"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "@effect/vitest"
 import { Effect } from "effect"
 import { limit } from "../../../src/base/Process/YoungGeneration.ts"
 import { onlyLong } from "../../Scale.ts"
+import { test } from "../../Tests.ts"
 
 const file = fileURLToPath(new URL("../../../src/base/Process/YoungGeneration.ts", import.meta.url))
 
@@ -83,17 +84,16 @@ const grownBy = (held: "held" | "free") =>
   })
 
 describe("YoungGeneration", () => {
-  it.live("makes new objects in the young generation, whatever survived before", () =>
-    Effect.gen(function* () {
-      assert.isBelow(yield* grownBy("held"), 50_000)
-      // Node 26 decides so in most processes, not in all.
-      const pretenures = Effect.repeat(grownBy("free"), { until: bytes => bytes > 100_000, times: 9 })
-      assert.isAbove(yield* pretenures, 100_000, "this version of V8 does not pretenure: the flag can go")
-    })
-  )
+  test.live("makes new objects in the young generation, whatever survived before", function* () {
+    assert.isBelow(yield* grownBy("held"), 50_000)
+    // Node 26 decides so in most processes, not in all.
+    const pretenures = Effect.repeat(grownBy("free"), { until: bytes => bytes > 100_000, times: 9 })
+    assert.isAbove(yield* pretenures, 100_000, "this version of V8 does not pretenure: the flag can go")
+  })
 
-  onlyLong(it.live)("keeps its size while it is held, and then grows with what survives, up to a limit", () =>
-    Effect.gen(function* () {
+  onlyLong(test.live)(
+    "keeps its size while it is held, and then grows with what survives, up to a limit",
+    function* () {
       // V8 reports a collection afterwards, so on a busy machine the limit may apply one collection late.
       const [first, held, released] = yield* Effect.repeat(sizes, {
         until: ([, , released]) => released! <= 2 * limit,
@@ -105,6 +105,6 @@ describe("YoungGeneration", () => {
       assert.isAbove(released!, held!)
       // It grows once more where objects survive several collections in one turn of the event loop.
       assert.isAtMost(released!, 2 * limit)
-    })
+    }
   )
 })

@@ -15,6 +15,7 @@ import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import { until } from "../../../../src/Simulator/Testing/Time.ts"
 import { AgentPlatform } from "../../../../src/Upstream/AgentPlatform.ts"
 import { Inference } from "../../../../src/Upstream/Inference.ts"
+import { test } from "../../../Tests.ts"
 import { alice, make, pass, timed, upstreams } from "../../Fixture.ts"
 
 /** A gateway that was killed with active sessions, and another one on what it has stored. */
@@ -63,27 +64,23 @@ const restarted = (
   })
 
 describe("recovery of sessions", () => {
-  it.scoped("stops instances at once if the platform answers its probe", () =>
-    Effect.gen(function* () {
-      const { id, instanceId, seen, sessions } = yield* restarted(false)
-      yield* until(() => seen.stopped.length > 0)
-      expect(seen).toEqual({ probes: 1, stopped: [instanceId] })
-      expect((yield* sessions.get(alice, id)).state).toBe("inactive")
-    })
-  )
+  test.scoped("stops instances at once if the platform answers its probe", function* () {
+    const { id, instanceId, seen, sessions } = yield* restarted(false)
+    yield* until(() => seen.stopped.length > 0)
+    expect(seen).toEqual({ probes: 1, stopped: [instanceId] })
+    expect((yield* sessions.get(alice, id)).state).toBe("inactive")
+  })
 
-  it.scoped("does not call an unavailable platform, and calls it later", () =>
-    Effect.gen(function* () {
-      const { id, instanceId, seen, sessions } = yield* restarted(true)
-      yield* until(() => seen.probes === 1)
-      // It waits for nothing itself.
-      yield* pass("4 seconds", "1 second")
-      expect((yield* sessions.get(alice, id)).state).toBe("inactive")
-      expect(seen).toEqual({ probes: 1, stopped: [] })
-      yield* pass("10 seconds", "1 second")
-      expect(seen.stopped).toEqual([instanceId])
-    })
-  )
+  test.scoped("does not call an unavailable platform, and calls it later", function* () {
+    const { id, instanceId, seen, sessions } = yield* restarted(true)
+    yield* until(() => seen.probes === 1)
+    // It waits for nothing itself.
+    yield* pass("4 seconds", "1 second")
+    expect((yield* sessions.get(alice, id)).state).toBe("inactive")
+    expect(seen).toEqual({ probes: 1, stopped: [] })
+    yield* pass("10 seconds", "1 second")
+    expect(seen.stopped).toEqual([instanceId])
+  })
 
   it.scoped("continues after failures and defects, and the log has their reasons", () => {
     const lines: Array<string> = []
@@ -106,22 +103,20 @@ describe("recovery of sessions", () => {
     }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, logger)))
   })
 
-  it.scoped("takes portions of the sessions of a node that is gone over at once, one after the other", () =>
-    Effect.gen(function* () {
-      const { seen, started } = yield* restarted(
-        false,
-        ({ unfinished }) => ({
-          isShared: true,
-          unfinished: Effect.succeed([]),
-          abandoned: Effect.map(unfinished, all => all.slice(0, 2))
-        }),
-        5
-      )
-      // No time passes.
-      yield* until(() => seen.stopped.length === 5)
-      expect(seen.stopped.toSorted()).toEqual(started.map(({ instanceId }) => instanceId).sort())
-    })
-  )
+  test.scoped("takes portions of the sessions of a node that is gone over at once, one after the other", function* () {
+    const { seen, started } = yield* restarted(
+      false,
+      ({ unfinished }) => ({
+        isShared: true,
+        unfinished: Effect.succeed([]),
+        abandoned: Effect.map(unfinished, all => all.slice(0, 2))
+      }),
+      5
+    )
+    // No time passes.
+    yield* until(() => seen.stopped.length === 5)
+    expect(seen.stopped.toSorted()).toEqual(started.map(({ instanceId }) => instanceId).sort())
+  })
 
   it.scoped("tries sessions that cannot be taken over again after a pause", () =>
     Effect.gen(function* () {
@@ -173,8 +168,9 @@ describe("sessions whose entries are removed by another client", () => {
   )
 })
 
-it.effect("a session that cannot be stopped takes no time from the others, and not more than the limit", () =>
-  Effect.gen(function* () {
+test.effect(
+  "a session that cannot be stopped takes no time from the others, and not more than the limit",
+  function* () {
     const done: Array<string> = []
     const note = (what: string) => Effect.sync(() => void done.push(what))
     const entity = (stop: Effect.Effect<void>) =>
@@ -198,5 +194,5 @@ it.effect("a session that cannot be stopped takes no time from the others, and n
     yield* TestClock.adjust(stopping)
     expect(Option.isSome(yield* Fiber.poll(ending))).toBe(true)
     expect(done).toEqual(["one", "other", "records", "transfer"])
-  })
+  }
 )

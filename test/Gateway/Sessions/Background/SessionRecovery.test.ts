@@ -1,9 +1,10 @@
 /** Shutdown of the gateway, and recovery after a crash or a loss. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Context, Effect, Fiber, Option, Redacted } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
+import { test } from "../../../Tests.ts"
 import {
   alice,
   createSessions,
@@ -22,24 +23,22 @@ import {
 } from "../../Fixture.ts"
 
 describe("Shutdown and recovery of sessions", () => {
-  it.scopedLive("a shutdown stops all instances, and records the state of each session", () =>
-    Effect.gen(function* () {
-      const { simulator, start, stored } = yield* make()
-      const first = yield* start
-      const ids = yield* createSessions(first.sessions, 3)
-      yield* Effect.forEach(ids, id => first.sessions.start(alice, id))
-      const turnId = yield* first.sessions.send(alice, ids[0]!, "/hang")
-      yield* first.stop
-      expect((yield* simulator.state).instances).toEqual([])
-      const records = yield* recordsOf(stored)
-      expect(records.map(({ value }) => [value.state, value.instanceId])).toEqual(ids.map(() => ["inactive", null]))
-      const second = yield* start
-      const listener = yield* listen(second.sessions, ids[0]!)
-      const events = yield* history(listener.subscription)
-      expect(endsOf(events)).toEqual({ [turnId]: ["turn_interrupted"] })
-      expect(statesOf(events)).toEqual([...startStates, "deactivating", "inactive"])
-    })
-  )
+  test.scopedLive("a shutdown stops all instances, and records the state of each session", function* () {
+    const { simulator, start, stored } = yield* make()
+    const first = yield* start
+    const ids = yield* createSessions(first.sessions, 3)
+    yield* Effect.forEach(ids, id => first.sessions.start(alice, id))
+    const turnId = yield* first.sessions.send(alice, ids[0]!, "/hang")
+    yield* first.stop
+    expect((yield* simulator.state).instances).toEqual([])
+    const records = yield* recordsOf(stored)
+    expect(records.map(({ value }) => [value.state, value.instanceId])).toEqual(ids.map(() => ["inactive", null]))
+    const second = yield* start
+    const listener = yield* listen(second.sessions, ids[0]!)
+    const events = yield* history(listener.subscription)
+    expect(endsOf(events)).toEqual({ [turnId]: ["turn_interrupted"] })
+    expect(statesOf(events)).toEqual([...startStates, "deactivating", "inactive"])
+  })
 
   live("a kill ends turn and instance, and loses no event", function* ({ simulator, start, id, sessions, kill }) {
     const before = yield* listen(sessions, id)
@@ -73,46 +72,44 @@ describe("Shutdown and recovery of sessions", () => {
     expect((yield* simulator.state).created).toBe(1)
   })
 
-  it.scopedLive("a session with lost secrets is not activated without them, unless that is requested", () =>
-    Effect.gen(function* () {
-      const { simulator, start, stored } = yield* make()
-      const first = yield* start
-      const secrets = { TOKEN: Redacted.make("t"), OTHER: Redacted.make("o") }
-      const { id } = yield* first.sessions.create(alice, { agentType: "echo", secrets })
-      const { id: plain } = yield* first.sessions.create(alice, { agentType: "echo" })
-      expect(yield* first.sessions.start(alice, id)).not.toHaveProperty("missingSecrets")
-      yield* first.stop
+  test.scopedLive("a session with lost secrets is not activated without them, unless that is requested", function* () {
+    const { simulator, start, stored } = yield* make()
+    const first = yield* start
+    const secrets = { TOKEN: Redacted.make("t"), OTHER: Redacted.make("o") }
+    const { id } = yield* first.sessions.create(alice, { agentType: "echo", secrets })
+    const { id: plain } = yield* first.sessions.create(alice, { agentType: "echo" })
+    expect(yield* first.sessions.start(alice, id)).not.toHaveProperty("missingSecrets")
+    yield* first.stop
 
-      const second = yield* start
-      const listed = (yield* second.sessions.list(alice)).sessions
-      expect(listed.find(session => session.id === id)?.missingSecrets).toEqual(["TOKEN", "OTHER"])
-      expect(listed.find(session => session.id === plain)).not.toHaveProperty("missingSecrets")
-      const refused = {
-        _tag: "SessionConflict",
-        message: expect.stringContaining("TOKEN, OTHER. Give the session's secrets again")
-      }
-      const listener = yield* listen(second.sessions, id)
-      expect(yield* Effect.flip(second.sessions.start(alice, id))).toMatchObject(refused)
-      expect(yield* Effect.flip(second.sessions.send(alice, id, "hello"))).toMatchObject(refused)
-      expect(yield* Effect.flip(second.sessions.listFiles(alice, id, {}))).toMatchObject(refused)
-      expect(listener.events).toEqual([])
-      expect((yield* simulator.state).created).toBe(1)
-      yield* second.sessions.start(alice, plain)
+    const second = yield* start
+    const listed = (yield* second.sessions.list(alice)).sessions
+    expect(listed.find(session => session.id === id)?.missingSecrets).toEqual(["TOKEN", "OTHER"])
+    expect(listed.find(session => session.id === plain)).not.toHaveProperty("missingSecrets")
+    const refused = {
+      _tag: "SessionConflict",
+      message: expect.stringContaining("TOKEN, OTHER. Give the session's secrets again")
+    }
+    const listener = yield* listen(second.sessions, id)
+    expect(yield* Effect.flip(second.sessions.start(alice, id))).toMatchObject(refused)
+    expect(yield* Effect.flip(second.sessions.send(alice, id, "hello"))).toMatchObject(refused)
+    expect(yield* Effect.flip(second.sessions.listFiles(alice, id, {}))).toMatchObject(refused)
+    expect(listener.events).toEqual([])
+    expect((yield* simulator.state).created).toBe(1)
+    yield* second.sessions.start(alice, plain)
 
-      const given = yield* second.sessions.start(alice, id, { secrets })
-      expect(given).toMatchObject({ state: "active" })
-      expect(given).not.toHaveProperty("missingSecrets")
-      const { instances } = yield* simulator.state
-      expect(instances.find(({ id }) => id === given.instanceId)?.secretNames).toEqual(["TOKEN", "OTHER"])
-      yield* second.sessions.stop(alice, id)
-      yield* second.sessions.start(alice, id, { secrets: {} })
-      yield* second.stop
-      expect(JSON.stringify(yield* recordsOf(stored))).not.toContain("missing")
+    const given = yield* second.sessions.start(alice, id, { secrets })
+    expect(given).toMatchObject({ state: "active" })
+    expect(given).not.toHaveProperty("missingSecrets")
+    const { instances } = yield* simulator.state
+    expect(instances.find(({ id }) => id === given.instanceId)?.secretNames).toEqual(["TOKEN", "OTHER"])
+    yield* second.sessions.stop(alice, id)
+    yield* second.sessions.start(alice, id, { secrets: {} })
+    yield* second.stop
+    expect(JSON.stringify(yield* recordsOf(stored))).not.toContain("missing")
 
-      const third = yield* start
-      expect(yield* third.sessions.start(alice, id)).toMatchObject({ state: "active" })
-    })
-  )
+    const third = yield* start
+    expect(yield* third.sessions.start(alice, id)).toMatchObject({ state: "active" })
+  })
 
   timed("a hanging platform delays a shutdown by 5 s at most", function* ({ simulator, start, id, sessions, stop }) {
     yield* sessions.start(alice, id)
@@ -162,49 +159,50 @@ describe("Shutdown and recovery of sessions", () => {
     return { simulator, sessions, id, seen, find }
   })
 
-  it.scopedLive("a session whose history and record were removed is not found, and its subscribers are notified", () =>
-    Effect.gen(function* () {
+  test.scopedLive(
+    "a session whose history and record were removed is not found, and its subscribers are notified",
+    function* () {
       const { id, seen, sessions, simulator } = yield* removed
       expect(yield* Effect.flip(sessions.send(alice, id, "hello"))).toMatchObject({ _tag: "SessionNotFound" })
       expect(seen.isDeleted).toBe(true)
       expect(yield* Effect.flip(sessions.get(alice, id))).toMatchObject({ _tag: "SessionNotFound" })
       yield* simulator.awaitState(({ instances }) => instances.length === 0)
-    })
+    }
   )
 
-  it.scoped("subscribers of a session whose history and record were removed are notified without a request", () =>
-    Effect.gen(function* () {
+  test.scoped(
+    "subscribers of a session whose history and record were removed are notified without a request",
+    function* () {
       const { find, seen, simulator } = yield* removed
       yield* Effect.repeat(pass("1 second", "1 second"), { until: () => seen.isDeleted })
       yield* simulator.awaitState(({ instances }) => instances.length === 0)
       // What was left to stop its instance goes too.
       yield* Effect.repeat(Effect.zipRight(pass("1 second", "1 second"), find), { until: Option.isNone })
-    })
+    }
   )
 
-  it.scopedLive(
+  test.scopedLive(
     "a history that is replaced by an earlier copy keeps its events, and ends with the session's state",
-    () =>
-      Effect.gen(function* () {
-        const { start, stored } = yield* make()
-        const first = yield* start
-        const { epoch, id } = yield* first.sessions.create(alice, { agentType: "echo" })
-        yield* first.sessions.start(alice, id)
-        const { subscription } = yield* listen(first.sessions, id)
-        const copied = (yield* history(subscription)).slice(0, 2)
-        yield* first.stop
-        const events = Context.get(stored, SessionEvents)
-        const session = `acme/${id}`
-        yield* events.remove(session)
-        yield* events.open(session, epoch)
-        const texts = copied.map(event => JSON.stringify(event))
-        yield* events.append({ session, epoch, after: 0, timestamp: 0, texts, recoveryState: null })
-        const { sessions } = yield* start
-        const after = yield* listen(sessions, id)
-        expect(after.subscription.epoch).not.toBe(epoch)
-        const left = yield* history(after.subscription)
-        expect(left.slice(0, 2)).toEqual(copied)
-        expect(statesOf(left)).toEqual([...startStates, "inactive"])
-      })
+    function* () {
+      const { start, stored } = yield* make()
+      const first = yield* start
+      const { epoch, id } = yield* first.sessions.create(alice, { agentType: "echo" })
+      yield* first.sessions.start(alice, id)
+      const { subscription } = yield* listen(first.sessions, id)
+      const copied = (yield* history(subscription)).slice(0, 2)
+      yield* first.stop
+      const events = Context.get(stored, SessionEvents)
+      const session = `acme/${id}`
+      yield* events.remove(session)
+      yield* events.open(session, epoch)
+      const texts = copied.map(event => JSON.stringify(event))
+      yield* events.append({ session, epoch, after: 0, timestamp: 0, texts, recoveryState: null })
+      const { sessions } = yield* start
+      const after = yield* listen(sessions, id)
+      expect(after.subscription.epoch).not.toBe(epoch)
+      const left = yield* history(after.subscription)
+      expect(left.slice(0, 2)).toEqual(copied)
+      expect(statesOf(left)).toEqual([...startStates, "inactive"])
+    }
   )
 })

@@ -1,9 +1,10 @@
 /** Instances that are to be stopped, and creations that were not answered. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Context, Effect, Either, Fiber, Redacted, TestClock } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import type { Sessions } from "../../../../src/Gateway/Sessions.ts"
 import type { Simulator } from "../../../../src/Simulator/Simulator.ts"
+import { test } from "../../../Tests.ts"
 import {
   alice,
   breathe,
@@ -112,48 +113,44 @@ describe("secrets given with start_session", () => {
 })
 
 describe("A platform that does not stop instances", () => {
-  it.scoped("does not prevent users from working, also after a restart", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const first = yield* start
-      const [free = "", ...busy] = yield* Effect.forEach([1, 2, 3, 4], () =>
-        Effect.map(first.sessions.create(alice, { agentType: "echo" }), ({ id }) => id)
-      )
-      yield* Effect.forEach(busy, id => first.sessions.start(alice, id))
-      yield* simulator.inject(noStops)
-      for (const id of busy.slice(0, 2)) {
-        expect(yield* timely(first.sessions.stop(alice, id))).toMatchObject({ state: "inactive" })
-      }
-      expect(yield* first.sessions.start(alice, free)).toMatchObject({ state: "active" })
-      yield* first.kill
-      const second = yield* start
-      const refused: Array<string> = []
-      yield* Effect.repeatN(
-        Effect.gen(function* () {
-          const answer = yield* timely(Effect.either(second.sessions.listFiles(alice, free, {})))
-          if (Either.isLeft(answer)) refused.push(answer.left.message)
-        }),
-        24
-      )
-      expect(refused).toEqual([])
-      yield* simulator.clear
-      yield* reaches(simulator, ({ instances }) => instances.length === 1)
-    })
-  )
+  test.scoped("does not prevent users from working, also after a restart", function* () {
+    const { simulator, start } = yield* make()
+    const first = yield* start
+    const [free = "", ...busy] = yield* Effect.forEach([1, 2, 3, 4], () =>
+      Effect.map(first.sessions.create(alice, { agentType: "echo" }), ({ id }) => id)
+    )
+    yield* Effect.forEach(busy, id => first.sessions.start(alice, id))
+    yield* simulator.inject(noStops)
+    for (const id of busy.slice(0, 2)) {
+      expect(yield* timely(first.sessions.stop(alice, id))).toMatchObject({ state: "inactive" })
+    }
+    expect(yield* first.sessions.start(alice, free)).toMatchObject({ state: "active" })
+    yield* first.kill
+    const second = yield* start
+    const refused: Array<string> = []
+    yield* Effect.repeatN(
+      Effect.gen(function* () {
+        const answer = yield* timely(Effect.either(second.sessions.listFiles(alice, free, {})))
+        if (Either.isLeft(answer)) refused.push(answer.left.message)
+      }),
+      24
+    )
+    expect(refused).toEqual([])
+    yield* simulator.clear
+    yield* reaches(simulator, ({ instances }) => instances.length === 1)
+  })
 
-  it.scoped("is waited for within a limit, also if a request cannot be interrupted at once", () =>
-    Effect.gen(function* () {
-      const answered = yield* Effect.makeLatch(false)
-      const stop = () => Effect.uninterruptible(answered.await)
-      const { sessions, id } = yield* makeSession({ platform: platform => ({ ...platform, stop }) })
-      yield* sessions.start(alice, id)
-      const stopping = yield* Effect.fork(sessions.stop(alice, id))
-      yield* pass("16 seconds", "1 second")
-      const ended = yield* Fiber.poll(stopping)
-      yield* answered.open
-      expect(ended._tag).toBe("Some")
-    })
-  )
+  test.scoped("is waited for within a limit, also if a request cannot be interrupted at once", function* () {
+    const answered = yield* Effect.makeLatch(false)
+    const stop = () => Effect.uninterruptible(answered.await)
+    const { sessions, id } = yield* makeSession({ platform: platform => ({ ...platform, stop }) })
+    yield* sessions.start(alice, id)
+    const stopping = yield* Effect.fork(sessions.stop(alice, id))
+    yield* pass("16 seconds", "1 second")
+    const ended = yield* Fiber.poll(stopping)
+    yield* answered.open
+    expect(ended._tag).toBe("Some")
+  })
 
   timed("is asked again at the gateway's shutdown", function* ({ simulator, sessions, stop, id }) {
     const fault = yield* leavePendingStop(simulator, sessions, id)
@@ -173,30 +170,28 @@ describe("A platform that does not stop instances", () => {
 })
 
 describe("a creation without an answer", () => {
-  it.scoped("is resolved after its session was deleted and the gateway was killed", () =>
-    Effect.gen(function* () {
-      const { simulator, start, stored } = yield* make()
-      const first = yield* start
-      const { id } = yield* first.sessions.create(alice, {
-        agentType: "echo",
-        deployment: { region: "north" },
-        environment: { PLACE: "here" }
-      })
-      yield* simulator.inject(lostAnswers)
-      yield* timely(Effect.ignore(first.sessions.start(alice, id)))
-      yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 503 } })
-      yield* timely(first.sessions.remove(alice, id))
-      yield* first.kill
-      yield* simulator.clear
-      expect((yield* simulator.state).instances).toHaveLength(1)
-      const second = yield* start
-      yield* simulator.awaitState(({ instances }) => instances.length === 0)
-      expect((yield* simulator.state).created).toBe(1)
-      expect(yield* Effect.flip(second.sessions.get(alice, id))).toMatchObject({ _tag: "SessionNotFound" })
-      yield* pass("10 seconds", "1 second")
-      expect(yield* Context.get(stored, SessionEvents).find(`acme/${id}`)).toMatchObject({ _tag: "None" })
+  test.scoped("is resolved after its session was deleted and the gateway was killed", function* () {
+    const { simulator, start, stored } = yield* make()
+    const first = yield* start
+    const { id } = yield* first.sessions.create(alice, {
+      agentType: "echo",
+      deployment: { region: "north" },
+      environment: { PLACE: "here" }
     })
-  )
+    yield* simulator.inject(lostAnswers)
+    yield* timely(Effect.ignore(first.sessions.start(alice, id)))
+    yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 503 } })
+    yield* timely(first.sessions.remove(alice, id))
+    yield* first.kill
+    yield* simulator.clear
+    expect((yield* simulator.state).instances).toHaveLength(1)
+    const second = yield* start
+    yield* simulator.awaitState(({ instances }) => instances.length === 0)
+    expect((yield* simulator.state).created).toBe(1)
+    expect(yield* Effect.flip(second.sessions.get(alice, id))).toMatchObject({ _tag: "SessionNotFound" })
+    yield* pass("10 seconds", "1 second")
+    expect(yield* Context.get(stored, SessionEvents).find(`acme/${id}`)).toMatchObject({ _tag: "None" })
+  })
 
   timed(
     "is given up if it is refused, and releases its slot",

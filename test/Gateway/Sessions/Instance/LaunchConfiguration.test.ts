@@ -4,7 +4,7 @@
  */
 import { rmSync } from "node:fs"
 import { join } from "node:path"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer, Option, Redacted } from "effect"
 import { deploymentBytes, environmentBytes } from "../../../../src/Gateway/Protocol/Limits.ts"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
@@ -14,6 +14,7 @@ import { Store } from "../../../../src/Kv/Store.ts"
 import * as EventsInFile from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { test } from "../../../Tests.ts"
 import { alice, bare, breathe, history, listen, make, makeSession, type Stored, storedWith } from "../../Fixture.ts"
 
 /** As the service has it: the store first, which may have something to move to the session database. */
@@ -31,8 +32,9 @@ const asked = (simulator: { readonly state: Effect.Effect<unknown> }) =>
   Effect.map(simulator.state, state => JSON.parse(JSON.stringify(state)).instances)
 
 describe("launch configurations", () => {
-  it.scopedLive("and secrets are in no record, change or event, and reach the platform after a restart", () =>
-    Effect.gen(function* () {
+  test.scopedLive(
+    "and secrets are in no record, change or event, and reach the platform after a restart",
+    function* () {
       const { simulator, start, stored } = yield* make()
       const first = yield* start
       const { id } = yield* first.sessions.create(alice, { agentType: "echo", environment, deployment, secrets })
@@ -55,12 +57,13 @@ describe("launch configurations", () => {
         environment: null,
         deployment: null
       })
-    })
+    }
   )
 
   for (const call of ["configuration", "configure"] as const) {
-    it.scopedLive(`that are given while their session is deleted leave nothing behind (during ${call})`, () =>
-      Effect.gen(function* () {
+    test.scopedLive(
+      `that are given while their session is deleted leave nothing behind (during ${call})`,
+      function* () {
         const begun = yield* Effect.makeLatch(false)
         const gate = yield* Effect.makeLatch(true)
         const slow = storedWith(({ configuration, configure }) => {
@@ -83,7 +86,7 @@ describe("launch configurations", () => {
         yield* Fiber.join(removing)
         expect(yield* Fiber.join(starting)).toMatchObject({ _tag: "SessionNotFound" })
         yield* sessions.create(alice, { agentType: "echo", secrets })
-      })
+      }
     )
   }
 
@@ -115,44 +118,42 @@ describe("launch configurations", () => {
     expect((yield* sessions.list(alice)).sessions).toHaveLength(1)
   })
 
-  it.scopedLive("are required again if they were lost, and a session without them is not started", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const before = yield* Effect.scoped(
-        Effect.gen(function* () {
-          const { start } = yield* make({ stored: inDirectory(directory) })
-          const { sessions } = yield* start
-          const { id } = yield* sessions.create(alice, { agentType: "echo", environment, deployment })
-          const plain = yield* sessions.create(alice, { agentType: "echo" })
-          return { id, plain: plain.id }
-        })
-      )
-      const { id, plain } = before
-      for (const name of ["sessions.db", "sessions.db-wal"]) rmSync(join(directory, name), { force: true })
-      const { simulator, start } = yield* make({ stored: inDirectory(directory) })
-      const { sessions } = yield* start
-      const missing = { missingConfiguration: ["environment", "deployment"] }
-      const listed = (yield* sessions.list(alice)).sessions
-      expect(listed.find(session => session.id === id)).toMatchObject(missing)
-      expect(listed.find(session => session.id === plain)).not.toHaveProperty("missingConfiguration")
-      expect(yield* sessions.get(alice, id)).toMatchObject(missing)
-      const refused = {
-        _tag: "SessionConflict",
-        message:
-          "The environment and the deployment of the session were lost with the session database. Give them again with start_session"
-      }
-      expect(yield* Effect.flip(sessions.start(alice, id))).toMatchObject(refused)
-      expect(yield* Effect.flip(sessions.send(alice, id, "hello"))).toMatchObject(refused)
-      expect(yield* Effect.flip(sessions.start(alice, id, { environment }))).toMatchObject({
-        _tag: "SessionConflict",
-        message: "The deployment of the session was lost with the session database. Give it again with start_session"
+  test.scopedLive("are required again if they were lost, and a session without them is not started", function* () {
+    const directory = yield* temporaryDirectory
+    const before = yield* Effect.scoped(
+      Effect.gen(function* () {
+        const { start } = yield* make({ stored: inDirectory(directory) })
+        const { sessions } = yield* start
+        const { id } = yield* sessions.create(alice, { agentType: "echo", environment, deployment })
+        const plain = yield* sessions.create(alice, { agentType: "echo" })
+        return { id, plain: plain.id }
       })
-      yield* sessions.start(alice, plain)
-      yield* sessions.stop(alice, plain)
-      const started = yield* sessions.start(alice, id, { deployment })
-      expect(started).toMatchObject({ state: "active" })
-      expect(started).not.toHaveProperty("missingConfiguration")
-      expect(yield* asked(simulator)).toMatchObject([{ environment, deployment }])
+    )
+    const { id, plain } = before
+    for (const name of ["sessions.db", "sessions.db-wal"]) rmSync(join(directory, name), { force: true })
+    const { simulator, start } = yield* make({ stored: inDirectory(directory) })
+    const { sessions } = yield* start
+    const missing = { missingConfiguration: ["environment", "deployment"] }
+    const listed = (yield* sessions.list(alice)).sessions
+    expect(listed.find(session => session.id === id)).toMatchObject(missing)
+    expect(listed.find(session => session.id === plain)).not.toHaveProperty("missingConfiguration")
+    expect(yield* sessions.get(alice, id)).toMatchObject(missing)
+    const refused = {
+      _tag: "SessionConflict",
+      message:
+        "The environment and the deployment of the session were lost with the session database. Give them again with start_session"
+    }
+    expect(yield* Effect.flip(sessions.start(alice, id))).toMatchObject(refused)
+    expect(yield* Effect.flip(sessions.send(alice, id, "hello"))).toMatchObject(refused)
+    expect(yield* Effect.flip(sessions.start(alice, id, { environment }))).toMatchObject({
+      _tag: "SessionConflict",
+      message: "The deployment of the session was lost with the session database. Give it again with start_session"
     })
-  )
+    yield* sessions.start(alice, plain)
+    yield* sessions.stop(alice, plain)
+    const started = yield* sessions.start(alice, id, { deployment })
+    expect(started).toMatchObject({ state: "active" })
+    expect(started).not.toHaveProperty("missingConfiguration")
+    expect(yield* asked(simulator)).toMatchObject([{ environment, deployment }])
+  })
 })

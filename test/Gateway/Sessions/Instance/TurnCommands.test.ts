@@ -5,6 +5,7 @@ import type { Event } from "../../../../src/Gateway/Protocol.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import type { SendOptions } from "../../../../src/Upstream/AgentPlatform.ts"
 import { given } from "../../../Given.ts"
+import { test } from "../../../Tests.ts"
 import { alice, breathe, endsOf, heard, history, makeHeard, pass, storedWith } from "../../Fixture.ts"
 import { timeout, withSend } from "./SentMessages.ts"
 
@@ -120,24 +121,22 @@ describe("messages to an instance", () => {
     expect((yield* simulator.state).frames.message).toBe(2)
   })
 
-  it.scopedLive("a recorded message that cannot be sent ends its turn", () =>
-    Effect.gen(function* () {
-      let isUnavailable = false
-      const { sessions, id, listener } = yield* makeHeard({
-        platform: withSend(({ send }) => ({
-          send: (frame, options) => (isUnavailable ? timeout : send(frame, options))
-        }))
-      })
-      isUnavailable = true
-      expect(yield* Effect.flip(sessions.send(alice, id, "lost"))).toMatchObject({ reason: "timeout" })
-      const ended = yield* listener.until(event => event.type === "turn_errored")
-      expect(ended).toMatchObject({ code: "not_sent", retryable: true })
-      isUnavailable = false
-      const turnId = yield* sessions.send(alice, id, "hello")
-      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
-      expect(startsOf(listener.events)).toEqual(["lost", "hello"])
+  test.scopedLive("a recorded message that cannot be sent ends its turn", function* () {
+    let isUnavailable = false
+    const { sessions, id, listener } = yield* makeHeard({
+      platform: withSend(({ send }) => ({
+        send: (frame, options) => (isUnavailable ? timeout : send(frame, options))
+      }))
     })
-  )
+    isUnavailable = true
+    expect(yield* Effect.flip(sessions.send(alice, id, "lost"))).toMatchObject({ reason: "timeout" })
+    const ended = yield* listener.until(event => event.type === "turn_errored")
+    expect(ended).toMatchObject({ code: "not_sent", retryable: true })
+    isUnavailable = false
+    const turnId = yield* sessions.send(alice, id, "hello")
+    yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+    expect(startsOf(listener.events)).toEqual(["lost", "hello"])
+  })
 
   held(
     "a message that is interrupted before it is sent is not sent",
@@ -183,33 +182,31 @@ describe("messages to an instance", () => {
     }
   )
 
-  it.scoped("while the store is unavailable all messages fail at once", () =>
-    Effect.gen(function* () {
-      let isUnavailable = false
-      const { simulator, sessions, id, listener } = yield* makeHeard({
-        stored: storedWith(({ append }) => ({
-          append: request =>
-            isUnavailable ? Effect.zipRight(breathe, new StoreUnavailable({ reason: "away" })) : append(request)
-        }))
-      })
-      yield* sessions.start(alice, id)
-      isUnavailable = true
-      const unavailable = { _tag: "StoreUnavailable" }
-      const say = (content: string, clientMessageId?: string) =>
-        Effect.flip(sessions.send(alice, id, content, clientMessageId))
-      // No time passes on the clock, so a waiting fiber would wait forever.
-      const together = yield* Effect.all([say("first"), say("second"), say("third", "m-3")], {
-        concurrency: "unbounded"
-      })
-      expect(together).toMatchObject([unavailable, unavailable, unavailable])
-      expect(yield* say("fourth")).toMatchObject(unavailable)
-      expect(yield* say("fifth", "m-5")).toMatchObject(unavailable)
-      isUnavailable = false
-      yield* pass("4 seconds", "1 second")
-      const turnId = yield* sessions.send(alice, id, "third", "m-3")
-      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
-      expect(startsOf(listener.events)).toEqual(["third"])
-      expect((yield* simulator.state).frames.message).toBe(1)
+  test.scoped("while the store is unavailable all messages fail at once", function* () {
+    let isUnavailable = false
+    const { simulator, sessions, id, listener } = yield* makeHeard({
+      stored: storedWith(({ append }) => ({
+        append: request =>
+          isUnavailable ? Effect.zipRight(breathe, new StoreUnavailable({ reason: "away" })) : append(request)
+      }))
     })
-  )
+    yield* sessions.start(alice, id)
+    isUnavailable = true
+    const unavailable = { _tag: "StoreUnavailable" }
+    const say = (content: string, clientMessageId?: string) =>
+      Effect.flip(sessions.send(alice, id, content, clientMessageId))
+    // No time passes on the clock, so a waiting fiber would wait forever.
+    const together = yield* Effect.all([say("first"), say("second"), say("third", "m-3")], {
+      concurrency: "unbounded"
+    })
+    expect(together).toMatchObject([unavailable, unavailable, unavailable])
+    expect(yield* say("fourth")).toMatchObject(unavailable)
+    expect(yield* say("fifth", "m-5")).toMatchObject(unavailable)
+    isUnavailable = false
+    yield* pass("4 seconds", "1 second")
+    const turnId = yield* sessions.send(alice, id, "third", "m-3")
+    yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+    expect(startsOf(listener.events)).toEqual(["third"])
+    expect((yield* simulator.state).frames.message).toBe(1)
+  })
 })

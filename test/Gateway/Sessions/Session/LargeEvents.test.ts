@@ -1,7 +1,8 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "@effect/vitest"
 import { Effect, TestClock } from "effect"
 import { makePaced } from "../../../../src/Gateway/Sessions/Session/SessionCore.ts"
 import { breathe } from "../../../../src/Simulator/Testing/Time.ts"
+import { test } from "../../../Tests.ts"
 
 const MiB = 1024 * 1024
 
@@ -29,8 +30,9 @@ const make = () => {
 }
 
 describe("large events", () => {
-  it.effect("of a tenant are stored one after the other, during those of another, and small ones at once", () =>
-    Effect.gen(function* () {
+  test.effect(
+    "of a tenant are stored one after the other, during those of another, and small ones at once",
+    function* () {
       const { end, started, update } = make()
       for (const name of ["a1", "a2", "a3"]) yield* update("a", name)
       yield* update("b", "b1")
@@ -42,20 +44,18 @@ describe("large events", () => {
       yield* end("b1")
       yield* end("a2")
       expect(started.slice(3)).toEqual(["a2", "a3"])
-    })
+    }
   )
 
-  it.effect("that the store does not take delay others for two seconds", () =>
-    Effect.gen(function* () {
-      const { started, update } = make()
-      for (const name of ["a1", "a2"]) yield* update("a", name)
-      yield* breathe
-      yield* TestClock.adjust("1900 millis")
-      yield* breathe
-      expect(started).toEqual(["a1"])
-      yield* TestClock.adjust("100 millis")
-      yield* breathe
-      expect(started).toEqual(["a1", "a2"])
-    })
-  )
+  test.effect("that the store does not take delay others for two seconds", function* () {
+    const { started, update } = make()
+    for (const name of ["a1", "a2"]) yield* update("a", name)
+    yield* breathe
+    yield* TestClock.adjust("1900 millis")
+    yield* breathe
+    expect(started).toEqual(["a1"])
+    yield* TestClock.adjust("100 millis")
+    yield* breathe
+    expect(started).toEqual(["a1", "a2"])
+  })
 })

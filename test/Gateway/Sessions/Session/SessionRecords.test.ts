@@ -15,6 +15,7 @@ import {
 import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import * as Memory from "../../../../src/Storage/Memory.ts"
 import { identifierChars } from "../../../../src/Upstream/PlatformEvent.ts"
+import { test } from "../../../Tests.ts"
 import { alice, bare, createSessions, make, makeSession, mallory, storedWith } from "../../Fixture.ts"
 
 type StoreService = Context.Tag.Service<Store>
@@ -40,74 +41,68 @@ const untilState = (stored: Context.Context<Store>, id: string, state: string) =
   )
 
 describe("Records of sessions", () => {
-  it.scopedLive("are saved with the longest id that the platform may give an instance", () =>
-    Effect.gen(function* () {
-      const long = (id: string) => id.padEnd(identifierChars, "x")
-      const short = (id: string) => id.replace(/x+$/, "")
-      const { stored, sessions, id } = yield* makeSession({
-        platform: platform => ({
-          ...platform,
-          create: request => Effect.map(platform.create(request), long),
-          stop: (id, options) => platform.stop(short(id), options),
-          connect: (id, options) => platform.connect(short(id), options)
-        })
+  test.scopedLive("are saved with the longest id that the platform may give an instance", function* () {
+    const long = (id: string) => id.padEnd(identifierChars, "x")
+    const short = (id: string) => id.replace(/x+$/, "")
+    const { stored, sessions, id } = yield* makeSession({
+      platform: platform => ({
+        ...platform,
+        create: request => Effect.map(platform.create(request), long),
+        stop: (id, options) => platform.stop(short(id), options),
+        connect: (id, options) => platform.connect(short(id), options)
       })
-      const { instanceId } = yield* sessions.start(alice, id)
-      expect(instanceId).toHaveLength(identifierChars)
-      expect(yield* untilState(stored, id, "active")).toMatchObject({ instanceId })
-      expect(yield* sessions.list(alice)).toMatchObject({ sessions: [{ id, instanceId }] })
     })
-  )
+    const { instanceId } = yield* sessions.start(alice, id)
+    expect(instanceId).toHaveLength(identifierChars)
+    expect(yield* untilState(stored, id, "active")).toMatchObject({ instanceId })
+    expect(yield* sessions.list(alice)).toMatchObject({ sessions: [{ id, instanceId }] })
+  })
 
-  it.scopedLive("are saved although one of them fails", () =>
-    Effect.gen(function* () {
-      let spoilt = ""
-      const { start, stored } = yield* make({
-        stored: withCommit(commit => write => {
-          if (write.actor === "gateway" && write.operations[0]?.key === spoilt) throw new Error("cannot be encoded")
-          return commit(write)
-        })
+  test.scopedLive("are saved although one of them fails", function* () {
+    let spoilt = ""
+    const { start, stored } = yield* make({
+      stored: withCommit(commit => write => {
+        if (write.actor === "gateway" && write.operations[0]?.key === spoilt) throw new Error("cannot be encoded")
+        return commit(write)
       })
-      const { sessions } = yield* start
-      const ids = yield* createSessions(sessions, 3)
-      spoilt = ids[0]!
-      yield* Effect.forEach(ids, id => sessions.start(alice, id))
-      yield* untilState(stored, ids[1]!, "active")
-      yield* untilState(stored, ids[2]!, "active")
-      expect(yield* recordOf(stored, spoilt)).toMatchObject({ state: "inactive" })
-      const saved = spoilt
-      spoilt = ""
-      yield* sessions.stop(alice, saved)
-      yield* sessions.start(alice, saved)
-      yield* untilState(stored, saved, "active")
     })
-  )
+    const { sessions } = yield* start
+    const ids = yield* createSessions(sessions, 3)
+    spoilt = ids[0]!
+    yield* Effect.forEach(ids, id => sessions.start(alice, id))
+    yield* untilState(stored, ids[1]!, "active")
+    yield* untilState(stored, ids[2]!, "active")
+    expect(yield* recordOf(stored, spoilt)).toMatchObject({ state: "inactive" })
+    const saved = spoilt
+    spoilt = ""
+    yield* sessions.stop(alice, saved)
+    yield* sessions.start(alice, saved)
+    yield* untilState(stored, saved, "active")
+  })
 
-  it.scopedLive("keep their sessions in memory until they are saved", () =>
-    Effect.gen(function* () {
-      const [isSaving, isOpen] = [yield* Effect.makeLatch(false), yield* Effect.makeLatch(false)]
-      const { stored, sessions, id } = yield* makeSession({
-        settings: { inMemory: 1 },
-        stored: withCommit(commit => write => {
-          const [operation] = write.operations
-          const isLast = operation?.op === "set" && operation.value.includes('"state":"inactive"')
-          if (write.actor !== "gateway" || !isLast) return commit(write)
-          return Effect.zipRight(Effect.zipRight(isSaving.open, isOpen.await), commit(write))
-        })
+  test.scopedLive("keep their sessions in memory until they are saved", function* () {
+    const [isSaving, isOpen] = [yield* Effect.makeLatch(false), yield* Effect.makeLatch(false)]
+    const { stored, sessions, id } = yield* makeSession({
+      settings: { inMemory: 1 },
+      stored: withCommit(commit => write => {
+        const [operation] = write.operations
+        const isLast = operation?.op === "set" && operation.value.includes('"state":"inactive"')
+        if (write.actor !== "gateway" || !isLast) return commit(write)
+        return Effect.zipRight(Effect.zipRight(isSaving.open, isOpen.await), commit(write))
       })
-      const other = yield* sessions.create(alice, { agentType: "echo" })
-      yield* sessions.start(alice, id)
-      yield* untilState(stored, id, "active")
-      const stopped = yield* sessions.stop(alice, id)
-      yield* isSaving.await
-      const found = yield* Effect.fork(Effect.zipRight(sessions.get(alice, other.id), sessions.get(alice, id)))
-      // All is in memory: after so many rounds of the event loop it waits for the record, or is wrongly done.
-      yield* Effect.repeatN(yieldToEventLoop, 100)
-      expect(yield* Fiber.poll(found)).toEqual(Option.none())
-      yield* isOpen.open
-      expect(yield* Fiber.join(found)).toEqual(stopped)
     })
-  )
+    const other = yield* sessions.create(alice, { agentType: "echo" })
+    yield* sessions.start(alice, id)
+    yield* untilState(stored, id, "active")
+    const stopped = yield* sessions.stop(alice, id)
+    yield* isSaving.await
+    const found = yield* Effect.fork(Effect.zipRight(sessions.get(alice, other.id), sessions.get(alice, id)))
+    // All is in memory: after so many rounds of the event loop it waits for the record, or is wrongly done.
+    yield* Effect.repeatN(yieldToEventLoop, 100)
+    expect(yield* Fiber.poll(found)).toEqual(Option.none())
+    yield* isOpen.open
+    expect(yield* Fiber.join(found)).toEqual(stopped)
+  })
 
   bare(
     "do not exceed the limit with concurrent creations",
@@ -141,34 +136,32 @@ describe("Records of sessions", () => {
     }
   )
 
-  it.scopedLive("that could not be created do not count", () =>
-    Effect.gen(function* () {
-      let isRefused = true
-      const { start } = yield* make({
-        settings: { perTenant: 1 },
-        stored: withCommit(
-          commit => write =>
-            isRefused
-              ? Effect.zipRight(
-                  Effect.yieldNow(),
-                  commit({
-                    ...write,
-                    operations: write.operations.map(op => ({ ...op, precondition: { match: "any" as const } }))
-                  })
-                )
-              : commit(write)
-        )
-      })
-      const { sessions } = yield* start
-      for (let tries = 0; tries < 3; tries++) {
-        expect(yield* Effect.flip(sessions.create(alice, { agentType: "echo" }))).toMatchObject({
-          _tag: "SessionConflict"
-        })
-      }
-      isRefused = false
-      yield* sessions.create(alice, { agentType: "echo" })
+  test.scopedLive("that could not be created do not count", function* () {
+    let isRefused = true
+    const { start } = yield* make({
+      settings: { perTenant: 1 },
+      stored: withCommit(
+        commit => write =>
+          isRefused
+            ? Effect.zipRight(
+                Effect.yieldNow(),
+                commit({
+                  ...write,
+                  operations: write.operations.map(op => ({ ...op, precondition: { match: "any" as const } }))
+                })
+              )
+            : commit(write)
+      )
     })
-  )
+    const { sessions } = yield* start
+    for (let tries = 0; tries < 3; tries++) {
+      expect(yield* Effect.flip(sessions.create(alice, { agentType: "echo" }))).toMatchObject({
+        _tag: "SessionConflict"
+      })
+    }
+    isRefused = false
+    yield* sessions.create(alice, { agentType: "echo" })
+  })
 
   for (const who of ["the session's owner", "another client"]) {
     it.scopedLive(
@@ -257,72 +250,68 @@ describe("Lists of sessions", () => {
     }
   )
 
-  it.scopedLive("limit a page to a mebibyte", () =>
-    Effect.gen(function* () {
-      const { start } = yield* make()
-      const first = yield* start
-      // Each record names secrets of 60 kB altogether, which are lost with the process.
-      const names = Array.from({ length: 240 }, (_, index) => `S${index}_`.padEnd(250, "x"))
-      const secrets = Object.fromEntries(names.map(name => [name, Redacted.make("")]))
-      for (let n = 0; n < 30; n++) yield* first.sessions.create(alice, { agentType: "echo", secrets })
-      yield* first.stop
-      const { sessions } = yield* start
-      const page = yield* sessions.list(alice)
-      expect(JSON.stringify(page).length).toBeLessThan(1.2 * 1024 * 1024)
-      expect(page.sessions[0]?.missingSecrets).toHaveLength(240)
-      const rest = yield* sessions.list(alice, { cursor: page.cursor! })
-      expect(page.sessions.length + rest.sessions.length).toBe(30)
-      expect(rest).not.toHaveProperty("cursor")
-    })
-  )
+  test.scopedLive("limit a page to a mebibyte", function* () {
+    const { start } = yield* make()
+    const first = yield* start
+    // Each record names secrets of 60 kB altogether, which are lost with the process.
+    const names = Array.from({ length: 240 }, (_, index) => `S${index}_`.padEnd(250, "x"))
+    const secrets = Object.fromEntries(names.map(name => [name, Redacted.make("")]))
+    for (let n = 0; n < 30; n++) yield* first.sessions.create(alice, { agentType: "echo", secrets })
+    yield* first.stop
+    const { sessions } = yield* start
+    const page = yield* sessions.list(alice)
+    expect(JSON.stringify(page).length).toBeLessThan(1.2 * 1024 * 1024)
+    expect(page.sessions[0]?.missingSecrets).toHaveLength(240)
+    const rest = yield* sessions.list(alice, { cursor: page.cursor! })
+    expect(page.sessions.length + rest.sessions.length).toBe(30)
+    expect(rest).not.toHaveProperty("cursor")
+  })
 
   for (const isOwner of [true, false]) {
     const then = isOwner ? "are saved over it by the node that owns the session" : "are left as another node wrote them"
-    it.scopedLive(`that are shared, and were changed in the meantime, ${then}`, () =>
-      Effect.gen(function* () {
-        const stored = yield* Layer.build(Memory.layer)
-        const store = Context.get(stored, Store)
-        const records = yield* SessionRecords.make(store, true)
-        const id = yield* sessionId
-        const record: SessionRecord = {
-          ...{ id, tenant: "acme", epoch: "e", agentType: "echo", title: "first", titled: true, state: "inactive" },
-          ...{ instanceId: null, createdAt: 0, updatedAt: 0, headSeq: 0, secretNames: [], configured: [] }
-        }
-        yield* records.create(encodeRecord(record), record, "tester")
-        let title = "second"
-        let isTaken = false
-        let asked = 0
-        const session: Recorded = {
-          key: `acme/${id}`,
-          record,
-          toRecord: () => ({ ...record, title }),
-          isDeleting: false,
-          isDeleted: false,
-          isGivenUp: false,
-          confirm: Effect.suspend(() => {
-            asked++
-            return isTaken ? new StoreUnavailable({ reason: "taken" }) : Effect.void
-          })
-        }
-        records.save(session)
-        yield* records.flush
-        expect((yield* recordOf(stored, id)).title).toBe("second")
-        // What is known to be its own is not asked for again.
-        title = "third"
-        records.save(session)
-        yield* records.flush
-        expect(asked).toBe(1)
-        const value = JsonText(encodeRecord({ ...record, title: "foreign" }))
-        const foreign = { op: "set", namespace: namespaceOf("acme"), key: id, value, expiresAt: null } as const
-        yield* store.commit({ operations: [foreign], actor: "other" })
-        isTaken = !isOwner
-        title = "fourth"
-        records.save(session)
-        // One attempt finds the version changed, the next one asks.
-        yield* Effect.repeat(records.flush, { until: () => asked > 1 && (!isOwner || !records.isDirty(session)) })
-        expect((yield* recordOf(stored, id)).title).toBe(isOwner ? "fourth" : "foreign")
-        expect(records.isDirty(session)).toBe(!isOwner)
-      })
-    )
+    test.scopedLive(`that are shared, and were changed in the meantime, ${then}`, function* () {
+      const stored = yield* Layer.build(Memory.layer)
+      const store = Context.get(stored, Store)
+      const records = yield* SessionRecords.make(store, true)
+      const id = yield* sessionId
+      const record: SessionRecord = {
+        ...{ id, tenant: "acme", epoch: "e", agentType: "echo", title: "first", titled: true, state: "inactive" },
+        ...{ instanceId: null, createdAt: 0, updatedAt: 0, headSeq: 0, secretNames: [], configured: [] }
+      }
+      yield* records.create(encodeRecord(record), record, "tester")
+      let title = "second"
+      let isTaken = false
+      let asked = 0
+      const session: Recorded = {
+        key: `acme/${id}`,
+        record,
+        toRecord: () => ({ ...record, title }),
+        isDeleting: false,
+        isDeleted: false,
+        isGivenUp: false,
+        confirm: Effect.suspend(() => {
+          asked++
+          return isTaken ? new StoreUnavailable({ reason: "taken" }) : Effect.void
+        })
+      }
+      records.save(session)
+      yield* records.flush
+      expect((yield* recordOf(stored, id)).title).toBe("second")
+      // What is known to be its own is not asked for again.
+      title = "third"
+      records.save(session)
+      yield* records.flush
+      expect(asked).toBe(1)
+      const value = JsonText(encodeRecord({ ...record, title: "foreign" }))
+      const foreign = { op: "set", namespace: namespaceOf("acme"), key: id, value, expiresAt: null } as const
+      yield* store.commit({ operations: [foreign], actor: "other" })
+      isTaken = !isOwner
+      title = "fourth"
+      records.save(session)
+      // One attempt finds the version changed, the next one asks.
+      yield* Effect.repeat(records.flush, { until: () => asked > 1 && (!isOwner || !records.isDirty(session)) })
+      expect((yield* recordOf(stored, id)).title).toBe(isOwner ? "fourth" : "foreign")
+      expect(records.isDirty(session)).toBe(!isOwner)
+    })
   }
 })
