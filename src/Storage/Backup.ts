@@ -4,7 +4,7 @@
  * Both copies are from one moment: each has everything that was committed before it and nothing that was committed
  * later, so that neither refers to missing data of the other.
  */
-import { lstatSync, writeFileSync } from "node:fs"
+import { existsSync, lstatSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { Clock, Effect } from "effect"
 import { MiB } from "../base/Bytes.ts"
@@ -106,14 +106,17 @@ const copyParts = (
     // A file may be a link to another directory.
     const directories = new Set([directory, ...sources.map(({ file }) => dirname(file))])
     yield* Effect.forEach(directories, refuseUnfinished)
+    const sessionsFile = join(directory, histories.file)
+    let isLate: boolean | undefined
     const copies = yield* Effect.mapError(
-      CopyPort.copy({ sources, maxLogBytes, bytesLeft }, progress => report({ phase: "copy", ...progress })),
+      CopyPort.copy({ sources, maxLogBytes, bytesLeft }, progress => {
+        // At the first progress, all snapshots have been taken: histories that appear later do not belong to them.
+        isLate ??= !storeOnly && parts.length === 1 && existsSync(sessionsFile)
+        report({ phase: "copy", ...progress })
+      }),
       toFailure
     )
-    const sessionsFile = join(directory, histories.file)
-    if (!storeOnly && parts.length === 1 && (yield* isThere(sessionsFile))) {
-      return yield* refuse(`${sessionsFile} was created in the meantime`, "Try again.")
-    }
+    if (isLate === true) return yield* refuse(`${sessionsFile} was created in the meantime`, "Try again.")
     // Files from before and after a restore do not match, regardless of the order of opening.
     yield* Effect.forEach(directories, refuseUnfinished)
     for (const { id, path } of files) {

@@ -269,7 +269,7 @@ onPostgres("Postgres, upgrading", () => {
     const lock = (mode: TableLocks.Mode) =>
       Effect.scoped(
         Effect.flatMap(connection(url), query =>
-          Effect.zipRight(sql("BEGIN"), TableLocks.lock(query, [["entries", mode]], 50))
+          Effect.zipRight(query("BEGIN"), TableLocks.lock(query, [["entries", mode]], 50))
         )
       )
     yield* during(url, dump, () =>
