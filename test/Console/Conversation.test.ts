@@ -1,7 +1,6 @@
 /** What the events of a session become in the console. */
 import { assert, describe, it } from "@effect/vitest"
 import { Conversation } from "../../src/Console/Sessions/Conversation.ts"
-import { maxCharacters, maxItems } from "../../src/Console/Sessions/Items.ts"
 import type { EventBody, SessionEvent } from "../../src/exports/client.ts"
 import { allBodies } from "../../src/Gateway/Protocol/Examples.ts"
 
@@ -9,7 +8,7 @@ const conversationOf = (bodies: ReadonlyArray<EventBody>): Conversation => {
   const conversation = new Conversation()
   bodies.forEach((body, index) => {
     const envelope = { sessionId: "s", seq: index + 1, timestamp: index, traceId: "t" }
-    conversation.add({ ...envelope, ...body } as SessionEvent, JSON.stringify(body).length)
+    conversation.add({ ...envelope, ...body } as SessionEvent)
   })
   return conversation
 }
@@ -25,7 +24,7 @@ describe("Conversation", () => {
     assert.isAbove(conversation.items.length, 10)
   })
 
-  it("joins the deltas of texts, thoughts and tool calls", () => {
+  it("shows messages, thoughts, tool calls and why a turn failed, in their order", () => {
     const { items } = conversationOf([
       { type: "turn_started", ...turn, content: "hi", sub: "anna" },
       { type: "thinking_start", thinkingId: "1" },
@@ -39,7 +38,8 @@ describe("Conversation", () => {
       { type: "tool_call_delta", callId: "c", text: "1}" },
       { type: "thinking_end", thinkingId: "1" },
       { type: "text_end", messageId: "1", text: "abc" },
-      { type: "tool_result", callId: "c", result: { ok: true } }
+      { type: "tool_result", callId: "c", result: { ok: true } },
+      { type: "turn_errored", ...turn, code: "x", message: "y", retryable: false }
     ])
     assert.deepStrictEqual(items as ReadonlyArray<unknown>, [
       { seq: 1, at: 0, kind: "user", text: "hi", by: "anna" },
@@ -53,21 +53,9 @@ describe("Conversation", () => {
         progress: "",
         outcome: { isError: false, text: '{\n  "ok": true\n}' }
       },
-      { seq: 5, at: 4, kind: "text", text: "abc", isDone: true }
+      { seq: 5, at: 4, kind: "text", text: "abc", isDone: true },
+      { seq: 14, at: 0, kind: "notice", tone: "bad", title: "The turn failed", text: "y (x)" }
     ])
-  })
-
-  it("has what waits for an answer until it is answered or the turn ends", () => {
-    const asked: ReadonlyArray<EventBody> = [
-      { type: "turn_started", ...turn },
-      { type: "question_requested", requestId: "q", question: "Which?", options: ["a", "b"] },
-      { type: "approval_requested", requestId: "q", action: "run", details: { command: "ls" } }
-    ]
-    const waitingAfter = (...more: ReadonlyArray<EventBody>) =>
-      conversationOf([...asked, ...more]).waiting.map(({ kind }) => kind)
-    assert.deepStrictEqual(waitingAfter(), ["question", "approval"])
-    assert.deepStrictEqual(waitingAfter({ type: "question_resolved", requestId: "q", answer: "a" }), [])
-    assert.deepStrictEqual(waitingAfter({ type: "turn_interrupted", ...turn }), [])
   })
 
   it("has one question that a message answers: the only open request", () => {
@@ -84,21 +72,6 @@ describe("Conversation", () => {
     assert.isUndefined(questionAfter(asked, { type: "question_resolved", requestId: "q", answer: "a" }))
   })
 
-  it("is at work from the start of a turn to the end of the last one", () => {
-    const started: ReadonlyArray<EventBody> = [
-      { type: "turn_started", turnId: "a" },
-      { type: "turn_started", turnId: "b" }
-    ]
-    assert.isTrue(conversationOf([...started, { type: "turn_completed", turnId: "b" }]).isBusy)
-    assert.isFalse(
-      conversationOf([
-        ...started,
-        { type: "turn_completed", turnId: "b" },
-        { type: "turn_errored", turnId: "a", code: "x", message: "y", retryable: false }
-      ]).isBusy
-    )
-  })
-
   it("adds up usage, and shows the context as it is now", () => {
     const { usage } = conversationOf([
       { type: "usage_update", inputTokens: 10, outputTokens: 1, costUsd: 0.5, model: "m" },
@@ -108,36 +81,6 @@ describe("Conversation", () => {
     ])
     const context = { used: 2, limit: 4, percent: 50 }
     assert.deepStrictEqual(usage, { input: 15, output: 3, cost: 0.5, model: "m", context })
-  })
-
-  it("keeps a bounded number of items, and forgets a question that is no longer among them", () => {
-    const asked: EventBody = { type: "question_requested", requestId: "q", question: "Which?" }
-    const many = Array.from({ length: maxItems * 2 }, (): EventBody => ({ type: "plan_updated", plan: "p" }))
-    const { items, waiting } = conversationOf([asked, ...many])
-    assert.isAtMost(items.length, maxItems + 1000)
-    assert.strictEqual(items.at(-1)?.seq, maxItems * 2 + 1)
-    assert.deepStrictEqual(waiting, [])
-  })
-
-  it("keeps a bounded number of characters, and the newest text whatever its length", () => {
-    const long = "x".repeat(900_000)
-    const messages = Array.from(
-      { length: 100 },
-      (_, i): ReadonlyArray<EventBody> => [
-        { type: "text_delta", messageId: String(i), text: long },
-        { type: "text_end", messageId: String(i) }
-      ]
-    ).flat()
-    const { items } = conversationOf(messages)
-    const characters = items.reduce((sum, item) => sum + (item.kind === "text" ? item.text.length : 0), 0)
-    assert.isAbove(items.length, 10)
-    assert.isAtMost(characters, maxCharacters + 8 * long.length)
-    const endless = conversationOf(
-      Array.from({ length: 20 }, (_, i): EventBody => ({ type: "text_delta", messageId: "1", text: `${long}${i}` }))
-    )
-    const [only] = endless.items
-    assert.strictEqual(endless.items.length, 1)
-    assert.isTrue(only?.kind === "text" && only.text.endsWith("x19") && only.text.length <= 1_500_000)
   })
 
   it("remembers the last change of a bounded number of files", () => {

@@ -18,15 +18,13 @@ export class EventLog {
     return this.#events
   }
 
-  /** Adds an event. Returns its number of characters as JSON text. */
-  add(event: SessionEvent): number {
+  add(event: SessionEvent): void {
     const size = JSON.stringify(event).length
     this.#events.push(event)
     this.#sizes.push(size)
     this.#characters += size
     const { characters, events } = this.max
     if (this.#events.length > events || this.#characters > characters) this.#removeOldest()
-    return size
   }
 
   /** Removes the oldest events, but never the newest one. */

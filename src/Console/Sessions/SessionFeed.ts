@@ -62,7 +62,8 @@ class History {
   readonly log = new EventLog()
 
   add(event: SessionEvent): void {
-    this.conversation.add(event, this.log.add(event))
+    this.conversation.add(event)
+    this.log.add(event)
   }
 }
 
