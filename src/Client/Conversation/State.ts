@@ -60,7 +60,7 @@ export interface Fold {
   /** The size of each part, and of all with the texts of users. */
   readonly sizes: Map<Part, number>
   size: number
-  /** The part that the last event has begun or changed. */
+  /** The part that the last event has started or changed. */
   touched: Part | undefined
 }
 
