@@ -3,7 +3,7 @@
  */
 
 import { createHash } from "node:crypto"
-import { type Context, Effect, Either, Encoding, Exit, Scope, Stream } from "effect"
+import { type Context, Effect, Either, Encoding, Exit, Scope } from "effect"
 import type { LimitsShape } from "../../base/Limits.ts"
 import type { Incoming } from "../../Http/Endpoints.ts"
 import * as Reply from "../../Http/Reply.ts"
@@ -17,34 +17,8 @@ import {
   type TenantsParams
 } from "../Requests.ts"
 import type { ListPage, ListStream, Store, StoreBusy, WholeListQuery } from "../Store.ts"
+import { ofPage, ofPortions } from "./ListBody.ts"
 import * as Operations from "./Operations.ts"
-
-/** Longer bodies are sent as bytes: node copies a text to prepend the head of the response, and again to encode it. */
-const largeText = 16_384
-
-const join = (entries: ReadonlyArray<EncodedEntry>): string => entries.map(({ json }) => json).join(",")
-
-/** The body of one page. */
-export const ofPage = (entries: ReadonlyArray<EncodedEntry>): string | Uint8Array => {
-  const text = `{"items":[${join(entries)}]}`
-  return text.length < largeText ? text : Buffer.from(text)
-}
-
-/**
- * The body of a whole list. If a portion fails, it fails with a defect, so that no client takes a part for the whole.
- */
-export const ofPortions = (portions: ListStream["portions"]): Stream.Stream<Uint8Array> => {
-  const items = portions.pipe(
-    Stream.filter(entries => entries.length > 0),
-    Stream.zipWithIndex,
-    Stream.map(([entries, index]) => Buffer.from((index === 0 ? "" : ",") + join(entries)))
-  )
-  return Stream.make<[Uint8Array]>(Buffer.from('{"items":[')).pipe(
-    Stream.concat(items),
-    Stream.concat(Stream.make(Buffer.from("]}"))),
-    Stream.orDie
-  )
-}
 
 interface Services {
   readonly limits: LimitsShape

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "@effect/vitest"
 import { type Context, Effect, FastCheck as fc, Stream } from "effect"
 import { JsonText } from "../../../src/base/Json/JsonText.ts"
-import * as ListBody from "../../../src/Kv/Endpoints/Lists.ts"
+import * as ListBody from "../../../src/Kv/Endpoints/ListBody.ts"
+import { withList } from "../../../src/Kv/Endpoints/Lists.ts"
 import * as Entry from "../../../src/Kv/Entry.ts"
 import { type Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { times } from "../../Scale.ts"
@@ -63,7 +64,7 @@ it.effect("a whole list that cannot be opened releases what it has taken", () =>
         new StoreUnavailable({ reason: "away" })
       )
     const store = { listAll } as unknown as Context.Tag.Service<Store>
-    yield* Effect.flip(ListBody.withList(store, { namespace: "n", prefix: "" }, () => Effect.void))
+    yield* Effect.flip(withList(store, { namespace: "n", prefix: "" }, () => Effect.void))
     expect(isReleased).toBe(true)
   })
 )
