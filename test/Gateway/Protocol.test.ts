@@ -253,6 +253,17 @@ describe("requests", () => {
     )
   })
 
+  it("refuses values that have no text", () => {
+    for (const frame of requests) {
+      for (const name of Object.keys(frame)) {
+        for (const value of [[{ toString: "" }], { toString: null, valueOf: 1 }]) {
+          const decoded = decodeRequest(JSON.stringify({ ...frame, [name]: value }))
+          if (Either.isLeft(decoded)) expect(decoded.left.message).toMatch(/^Invalid request: .+: /s)
+        }
+      }
+    }
+  })
+
   it("accepts or refuses random fields of known requests, and can encode what it accepts", () => {
     const names = [...new Set(requests.flatMap(frame => Object.keys(frame)))].filter(name => name !== "type")
     const good = requests.flatMap(frame => Object.values(frame))

@@ -26,7 +26,8 @@ const text = (min: number, max: number) =>
   Schema.String.pipe(
     Schema.minLength(min, { message: () => "must not be empty" }),
     Schema.maxLength(max, {
-      message: ({ actual }) => `has ${String(actual).length} characters; the limit is ${max}`
+      // Also called for values that are no text. Some objects of JSON cannot be made one: {"toString": 1}.
+      message: ({ actual }) => `has ${typeof actual === "string" ? actual.length : 0} characters; the limit is ${max}`
     })
   )
 

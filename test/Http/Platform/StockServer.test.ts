@@ -118,7 +118,7 @@ for (const kind of ["stock", "platform", "edge"] as const satisfies ReadonlyArra
         expect(valueOf(after, "http_requests_total", route)! - valueOf(before, "http_requests_total", route)!).toBe(2)
         // The poll, the stream, and this request; a WebSocket is none.
         expect(valueOf(after, "http_requests_in_flight")! - valueOf(before, "http_requests_in_flight")!).toBe(2)
-        expect(valueOf(after, "ws_connections_active")).toBe(1)
+        expect(valueOf(after, "ws_connections_active")! - valueOf(before, "ws_connections_active")!).toBe(1)
         expect(valueOf(after, "http_connections")).toBeTypeOf("number")
         expect(valueOf(after, "change_feed_lag_changes")).toBe(0)
       }).pipe(Effect.provide(quiet))
