@@ -3,7 +3,7 @@
  * transport performs the handshake and makes the {@link Connection}.
  */
 
-import { Cause, Effect, Random, type Scope } from "effect"
+import { Cause, Effect, Random, Runtime, type Scope } from "effect"
 import { Limits, type LimitsShape } from "../base/Limits.ts"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Supervision from "../base/Supervision.ts"
@@ -97,6 +97,8 @@ export interface ConnectionSet {
   /** Called by the transport with a connection whose handler is set. */
   readonly add: (connection: Connection) => void
   readonly remove: (connection: Connection) => void
+  /** Cuts a connection whose handler has thrown, and logs that: what a client sends must not end the process. */
+  readonly failed: (connection: Connection, defect: unknown) => void
   readonly size: number
   /** Waits until there is a connection. */
   readonly occupied: Effect.Effect<void>
@@ -125,6 +127,7 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
     const draining = yield* DrainingSignal
     const clock = yield* Effect.clock
     const tags = yield* MetricTags.current
+    const runFork = Runtime.runFork(yield* Effect.runtime<never>())
     const now = () => Monotonic.unsafeMillis(clock)
     const connections = new Set<Connection>()
     const occupancy = new Supervision.Occupancy()
@@ -187,6 +190,10 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
       remove: connection => {
         if (connections.delete(connection)) ConnectionMetrics.webSockets.unsafeModify(-1, tags)
         occupancy.set(connections.size > 0)
+      },
+      failed: (connection, defect) => {
+        connection.terminate()
+        runFork(Effect.logError("A WebSocket was cut, as its handler failed", Cause.die(defect)))
       },
       get size() {
         return connections.size

@@ -97,13 +97,17 @@ const serve = async (budgetBytes?: number) => {
     now: () => clock.now,
     add: connection => open.add(connection),
     remove: connection => open.delete(connection),
+    failed: connection => connection.terminate(),
     size: 0,
     occupied: Effect.void
   }
   const handler = (tenant: string): WebSocket.Handler => ({
     tenant,
     onOpen: () => {},
-    onMessage: data => messages.push(data.length),
+    onMessage: data => {
+      if (tenant === "failing") throw new Error("A message of a client failed")
+      messages.push(data.length)
+    },
     onControl: () => {},
     onBlocked: () => {},
     onRoom: () => {},
@@ -170,6 +174,18 @@ const sendUnfinished = async (socket: Socket, budget: BodyBudget) => {
   socket.write(unfinished)
   await until(() => budget.total !== before)
 }
+
+describe("a message of a WebSocket", () => {
+  it("whose handler throws ends its connection, and no other", async () => {
+    const { messages, port } = await serve()
+    const failing = await client(port, "failing")
+    const other = await client(port, "a")
+    failing.send(text(1, true))
+    expect(await failing.closed).toBe(1006)
+    other.send(text(1, true))
+    await until(() => messages.length === 1)
+  })
+})
 
 describe("an unfinished message of a WebSocket", () => {
   it("arrives if a library cuts it into pieces of a common size", async () => {

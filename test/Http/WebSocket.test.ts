@@ -56,6 +56,10 @@ describe("a set of connections", () => {
         ["close"]
       ])
       expect(logged).toHaveLength(2)
+      connections.failed(all[0]!.connection, new Error("a message"))
+      yield* TestClock.adjust(0)
+      expect(all[0]!.calls.at(-1)).toBe("terminate")
+      expect(logged).toHaveLength(3)
     }).pipe(Effect.provide(Layer.merge(DrainingSignal.layer, logger)))
   )
 })

@@ -231,7 +231,11 @@ export class Connection implements Port.Connection, Protocol {
   onMessage(data: Buffer, isBinary: boolean): void {
     if (this.#ignores()) return
     this.#pingedAt = undefined
-    this.#handler.onMessage(data, isBinary)
+    try {
+      this.#handler.onMessage(data, isBinary)
+    } catch (defect) {
+      this.connections.failed(this, defect)
+    }
   }
 
   onControl(): void {
