@@ -1,5 +1,5 @@
 /**
- * The conversations of sessions: the folds of their stored events, each from a checkpoint that is kept beside its history.
+ * The conversations of sessions: the folds of their stored events, each from a checkpoint that is stored with its history.
  */
 import { hash } from "node:crypto"
 import { Context, Effect, Layer, Option } from "effect"
@@ -217,7 +217,7 @@ const make = Effect.gen(function* () {
     read: ({ epoch, headSeq, session: { id, tenant }, trimmedSeq }) => {
       const session = keyOf(tenant, id)
       const reading = pool.use(tenant, 1, () => readOnce({ session, epoch, headSeq, trimmedSeq }))
-      // A read that had begun before may have ended before the newest event. The next one begins after it.
+      // A read that was running may end before the newest event. The next one includes it.
       return Effect.repeat(flights.run(`${session} ${epoch}`, reading), { until: ({ seq }) => seq >= headSeq })
     }
   })

@@ -229,7 +229,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       expect(yield* readAll("t/new")).toEqual({ events: [], history: begun })
     })
 
-    test("the newest checkpoint of a history is kept, whoever saves it", function* (events) {
+    test("the newest checkpoint of a history is kept", function* (events) {
       const save = (seq: number, text: string, epoch = "e1") => events.saveCheckpoint("t/s", { epoch, seq, text })
       const kept = Effect.map(events.checkpoint("t/s"), Option.getOrUndefined)
       yield* save(0, "too early")
