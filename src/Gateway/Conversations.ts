@@ -58,6 +58,13 @@ const sealLength = version.length + 46
 /** What is stored before a conversation: the version of the fold, and a digest that reveals damage. */
 const sealOf = (text: string): string => `${version} ${hash("sha256", text, "base64")} `
 
+/** A conversation as it is stored. */
+export const checkpointOf = ({ epoch, seq, text }: ReadConversation): Checkpoint => ({
+  epoch,
+  seq,
+  text: sealOf(text) + text
+})
+
 /** The members at the start of a conversation. */
 const header = /^\{"epoch":("(?:[^"\\]|\\.)*"),"seq":(\d+),"trimmedSeq":(\d+)[,}]/
 
@@ -193,9 +200,9 @@ const make = Effect.gen(function* () {
       Effect.map(found => (Option.isSome(found) ? unseal(epoch, found.value) : undefined))
     )
 
-  const save = ({ session }: Target, { epoch, seq, text }: ReadConversation) =>
-    turnOf(text.length).pipe(
-      Effect.zipRight(Effect.suspend(() => events.saveCheckpoint(session, { epoch, seq, text: sealOf(text) + text }))),
+  const save = ({ session }: Target, conversation: ReadConversation) =>
+    turnOf(conversation.text.length).pipe(
+      Effect.zipRight(Effect.suspend(() => events.saveCheckpoint(session, checkpointOf(conversation)))),
       Effect.catchAllCause(cause =>
         Effect.annotateLogs(Effect.logDebug("A checkpoint of a conversation was not stored", cause), { session })
       ),
