@@ -5,6 +5,7 @@ import { Config, Effect, Layer, Option } from "effect"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Health from "../Operations/Health/Report.ts"
 import * as Authentication from "./Authentication.ts"
+import * as Conversations from "./Conversations.ts"
 import { NodeLink } from "./Forwarding/NodeLink.ts"
 import * as NodeSettings from "./Forwarding/Settings.ts"
 import * as GatewayMetrics from "./GatewayMetrics.ts"
@@ -64,7 +65,7 @@ const nodeLink = ({ secret }: NodeSettings.Settings) =>
   )
 
 /**
- * The socket for clients, their sessions, and the number of subscriptions for `/health`, with the given authentication.
+ * The socket for clients, their sessions and conversations, and the number of subscriptions for `/health`, with the given authentication.
  *
  * The store and the session events must outlive it: at its end it stops every instance and stores the ends of turns.
  */
@@ -85,6 +86,7 @@ export const layerWith = <R>(
     server
   ).pipe(
     Layer.provideMerge(Socket.layer(limits)),
+    Layer.provideMerge(Conversations.layer),
     Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...sessions })),
     Layer.provide([authentication, link])
   )

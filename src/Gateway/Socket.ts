@@ -15,6 +15,7 @@ import { bearersOf, offeredBy, subprotocol } from "../Http/HeaderFields.ts"
 import * as WebSocket from "../Http/WebSocket.ts"
 import type { HandshakeHeaders } from "./Api.ts"
 import { Authentication, type Identity } from "./Authentication.ts"
+import { Conversations } from "./Conversations.ts"
 import { FairPool } from "./FairPool.ts"
 import * as Forwarding from "./Forwarding.ts"
 import { type CloseCode, closeCodes } from "./Protocol/Codes.ts"
@@ -241,6 +242,7 @@ const make = (settings: Settings) =>
     })
     const shared: Shared = {
       sessions,
+      conversations: yield* Conversations,
       execute: yield* Forwarding.make,
       traceId: tracer.currentTraceId,
       replays: yield* makeReplays,
@@ -271,5 +273,5 @@ const make = (settings: Settings) =>
 /** Accepts clients until the scope closes. When draining begins, their connections are closed over two seconds. */
 export const layer = (
   settings: Settings
-): Layer.Layer<Socket, never, Sessions | Authentication | Tracer | DrainingSignal> =>
+): Layer.Layer<Socket, never, Sessions | Conversations | Authentication | Tracer | DrainingSignal> =>
   Layer.scoped(Socket, make(settings))

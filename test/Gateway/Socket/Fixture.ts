@@ -9,6 +9,7 @@ import { WebSocket } from "ws"
 import * as Tracer from "../../../src/base/Observability/Tracer.ts"
 import { GatewayGroup } from "../../../src/Gateway/Api.ts"
 import * as Authentication from "../../../src/Gateway/Authentication.ts"
+import * as Conversations from "../../../src/Gateway/Conversations.ts"
 import type { Answer, AnswerOf, Event, RequestFrame } from "../../../src/Gateway/Protocol.ts"
 import * as Registry from "../../../src/Gateway/Sessions/Registry.ts"
 import * as SessionSettings from "../../../src/Gateway/Sessions/Settings.ts"
@@ -76,6 +77,7 @@ export const make = (options: Options = {}) =>
       const clients = yield* Layer.buildWithScope(upstreams(simulator, options.inference), scope)
       const context = yield* Layer.buildWithScope(
         Socket.layer({ ...Socket.defaults, ...options.socket }).pipe(
+          Layer.provideMerge(Conversations.layer),
           Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...options.settings })),
           Layer.provide(mortalLayer(Context.merge(stored, clients), life)),
           Layer.provide(authentication),
@@ -154,7 +156,7 @@ interface ConnectOptions {
   readonly protocols?: ReadonlyArray<string>
 }
 
-const isEvent = (frame: Answer | Event): frame is Event => "seq" in frame
+const isEvent = (frame: Answer | Event): frame is Event => "seq" in frame && frame.type !== "conversation"
 
 /**
  * Connects until the scope closes. Whatever waits for a frame, or for the connection itself, can be interrupted; a wait
@@ -188,7 +190,7 @@ export const connect = (
       Effect.suspend(() => {
         // Another one each time that the effect is run, so that a repeated request does not find the answer to the first.
         const id = own ?? `r${++lastId}`
-        const isAnswer = (frame: Answer | Event) => !isEvent(frame) && frame.id === id
+        const isAnswer = (frame: Answer | Event) => !isEvent(frame) && "id" in frame && frame.id === id
         socket.send(JSON.stringify({ ...request, id }), () => undefined)
         return until(isAnswer, `the answer to ${request.type}`) as Effect.Effect<Answer>
       })
