@@ -20,6 +20,14 @@ export interface Session {
   readonly epoch: string
   /** The `seq` of the newest event, or 0. */
   readonly headSeq: number
+  /** When the newest event was received; absent without events. */
+  readonly lastEventAt?: number
+  /** Whether a turn is in progress. */
+  readonly running?: boolean
+  /** Whether the agent waits for a person: for an answer or an approval. */
+  readonly waiting?: boolean
+  /** Whether the last turn failed, or the session. */
+  readonly failed?: boolean
   /** The names of lost secrets; `start` must provide them again. */
   readonly missingSecrets?: ReadonlyArray<string>
   /** Other lost configuration; `start` must provide it again. */

@@ -64,11 +64,22 @@ export interface StartOptions extends CallOptions, Launch {}
 export interface ListSessionsOptions extends CallOptions {
   /** The maximum number of sessions in a page, 1 to 200; default 200. */
   readonly limit?: number
-  /** The `cursor` of an earlier page, to continue after it. */
+  /** The `cursor` of an earlier page with the same order and filter, to continue after it. */
   readonly cursor?: string
+  /**
+   * The newest first (`created`, the default), or the last active first (`activity`). By activity no session is skipped;
+   * one that becomes active between two pages may come twice, with its newer state the second time.
+   */
+  readonly order?: "created" | "activity"
+  /** Only sessions in which a turn is in progress, or is not. Requires the order `activity`, as the next ones do. */
+  readonly running?: boolean
+  /** Only sessions that wait for a person, or do not. */
+  readonly waiting?: boolean
+  /** Only sessions that have failed, or have not. */
+  readonly failed?: boolean
 }
 
-/** Sessions, the newest first. */
+/** Sessions in the order of the list. */
 export interface SessionPage {
   readonly sessions: ReadonlyArray<Session>
   /** The cursor of the next page; absent on the last one. */
@@ -197,14 +208,10 @@ const callsOf = (link: GatewayLink, clock: Clock): Omit<Sessions, "connect" | "c
   return {
     create: async (agentType, { signal, ...rest } = {}) =>
       (await ask("session_created", { type: "create_session", agentType, ...rest }, signal, "fail")).session,
-    list: ({ cursor: first, limit, signal } = {}) =>
+    list: ({ cursor: first, signal, ...selection } = {}) =>
       iterable(clock, signal, async function* (signal) {
         for (let cursor = first, isMore = true; isMore; ) {
-          const frame = {
-            type: "list_sessions",
-            ...(limit !== undefined && { limit }),
-            ...(cursor && { cursor })
-          } as const
+          const frame = { type: "list_sessions", ...selection, ...(cursor && { cursor }) } as const
           const { id, type, ...page } = await ask("session_list", frame, signal)
           yield page
           cursor = page.cursor

@@ -6,7 +6,7 @@ import * as Chat from "./Chat/Chat.ts"
 import * as Screen from "./Chat/Screen.ts"
 import * as Terminal from "./Chat/Terminal.ts"
 import { CommandFailed, exitCodes, failed, wrong } from "./CommandFailed.ts"
-import { flag, numberOption, text, wholeNumber } from "./CommandOptions.ts"
+import { choice, flag, numberOption, text, wholeNumber } from "./CommandOptions.ts"
 import * as Connection from "./Connection.ts"
 import * as Entry from "./Entries/Entry.ts"
 import { Args, Command, Options } from "./Library.ts"
@@ -19,20 +19,31 @@ const id = Args.text({ name: "session" }).pipe(Args.withDescription("The id of t
 const columns: ReadonlyArray<Column> = [
   { title: "SESSION" },
   { title: "STATE" },
+  { title: "ACTIVITY" },
   { title: "AGENT", shrinks: true },
   { title: "EVENTS", align: "right" },
   { title: "UPDATED" },
   { title: "TITLE", shrinks: true }
 ]
 
-const row = ({ agentType, headSeq, id, state, title, updatedAt }: Client.Session): ReadonlyArray<string> => [
-  id,
-  state,
-  agentType,
-  count(headSeq),
-  Entry.time(updatedAt),
-  title
+const activity = ({ failed, running, waiting }: Client.Session): string =>
+  waiting ? "waiting" : running ? "running" : failed ? "failed" : ""
+
+const row = (session: Client.Session): ReadonlyArray<string> => [
+  session.id,
+  session.state,
+  activity(session),
+  session.agentType,
+  count(session.headSeq),
+  Entry.time(session.lastEventAt ?? session.updatedAt),
+  session.title
 ]
+
+/** Keeps the first of several sessions with an id: in the order of activity a session may come twice. */
+const once = (): ((session: Client.Session) => boolean) => {
+  const known = new Set<string>()
+  return ({ id }) => !known.has(id) && known.add(id).size > 0
+}
 
 /** A client of the gateway until the scope closes, and the function that explains failures of its calls. */
 const gateway = (given: Connection.Given) =>
@@ -50,17 +61,28 @@ const gateway = (given: Connection.Given) =>
 export const list = Command.make(
   "list",
   {
-    limit: numberOption("limit", "sessions", "Maximum number of sessions, the newest first", 200),
+    limit: numberOption("limit", "sessions", "Maximum number of sessions", 200),
+    order: choice("order", ["created", "activity"]).pipe(
+      Options.withDescription("created (the newest first) or activity; default activity with a filter, else created"),
+      Options.optional
+    ),
+    waiting: flag("waiting", "Only sessions that wait for a person"),
+    running: flag("running", "Only sessions with a turn in progress"),
+    failed: flag("failed", "Only sessions that have failed"),
     ...Connection.sessionOptions
   },
-  ({ json, limit, ...given }) =>
+  ({ failed, json, limit, order, running, waiting, ...given }) =>
     Effect.gen(function* () {
       if (limit < 1) return yield* wrong("--limit must be at least 1")
+      const filter = { ...(failed && { failed }), ...(running && { running }), ...(waiting && { waiting }) }
+      const isFiltered = failed || running || waiting
+      const chosen = Option.getOrElse(order, () => (isFiltered ? ("activity" as const) : ("created" as const)))
       const { explain, sessions } = yield* gateway(given)
       const isRecord = yield* isJson(json)
       const { cells } = yield* Output
-      const found = yield* sessions.list({ limit: Math.min(limit, 200) }).pipe(
+      const found = yield* sessions.list({ ...filter, order: chosen, limit: Math.min(limit, 200) }).pipe(
         Stream.mapConcat(({ sessions }) => sessions),
+        Stream.filter(once()),
         Stream.take(limit),
         Stream.runCollect,
         Effect.mapError(explain)
@@ -88,6 +110,8 @@ export const show = Command.make("show", { id, ...Connection.sessionOptions }, (
         ["created", Entry.time(session.createdAt)],
         ["updated", Entry.time(session.updatedAt)],
         ["events", count(session.headSeq)],
+        ["last event", session.lastEventAt === undefined ? "(none)" : Entry.time(session.lastEventAt)],
+        ["activity", activity(session) || "(none)"],
         ["epoch", session.epoch],
         ...(missingSecrets === undefined ? [] : [["missing secrets", missingSecrets.join(", ")] as const]),
         ...(missingConfiguration === undefined ? [] : [["missing", missingConfiguration.join(", ")] as const])

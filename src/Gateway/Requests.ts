@@ -18,6 +18,7 @@ import type {
   ActivationError,
   Caller,
   InvalidCursor,
+  InvalidList,
   SessionConflict,
   Sessions,
   SessionsBusy,
@@ -152,6 +153,7 @@ export type RequestError =
   | ActivationError
   | FileCallError
   | InvalidCursor
+  | InvalidList
   | SessionConflict
   | SessionTooLarge
   | SessionsBusy
@@ -219,6 +221,7 @@ export const failureOf = (error: RequestError): Failure => {
     case "AgentPlatformConnectionError":
       return ofPlatform(error)
     case "InvalidCursor":
+    case "InvalidList":
     case "InvalidFileRequest":
       return { code: "bad_request", message: error.message }
     case "StoreBusy":

@@ -17,6 +17,40 @@ export interface History {
   readonly recoveryState: string | null
 }
 
+/** What a session is doing, as lists show it and select by it. */
+export interface Activity {
+  /** Whether a turn is open. */
+  readonly running: boolean
+  /** Whether the agent waits for the answer of a person. */
+  readonly waiting: boolean
+  /** Whether the last turn or the session has failed. */
+  readonly failed: boolean
+}
+
+/** A history that was opened, with what a list shows of it. */
+export interface Opened extends History {
+  readonly activity: Activity
+  /** When the newest event was received, in epoch milliseconds; null without events. */
+  readonly lastEventAt: number | null
+}
+
+/** The order of sessions by activity: when one was last active in epoch milliseconds, then its name. */
+export interface ActivePosition {
+  readonly at: number
+  /** `<tenant>/<id>`. */
+  readonly session: string
+}
+
+/** Sessions of one tenant in the order of their activity. */
+export interface ActiveQuery {
+  readonly tenant: string
+  readonly limit: number
+  /** Those before a position, the last active first, or those after it, the last active last. */
+  readonly from: { readonly before: ActivePosition } | { readonly after: ActivePosition }
+  /** Only sessions with this activity. */
+  readonly filter: Partial<Activity>
+}
+
 /**
  * What a session's instances are created with, except its secrets. Each part is JSON text, or null if the session has
  * none. It is not in the session's record, which every reader of the key-value store can see.
@@ -27,9 +61,11 @@ export interface LaunchConfiguration {
 }
 
 /** What a list shows of a session in addition to its record. */
-export interface Summary {
+export interface Summary extends Activity {
   /** The newest `seq`; null without a history. */
   readonly headSeq: number | null
+  /** See {@link Opened}. If the event is no longer kept, when the session was last active. */
+  readonly lastEventAt: number | null
   /** Which parts of its launch configuration are stored. */
   readonly hasEnvironment: boolean
   readonly hasDeployment: boolean
@@ -88,6 +124,11 @@ export interface Append {
   readonly receipt?: Receipt | undefined
   /** The id of a receipt to remove. */
   readonly revoked?: string | undefined
+  /**
+   * What the session does from now on, and when it was last active, unless a later time is stored: the time of the request,
+   * in epoch milliseconds. Absent if the append changes neither, as most do.
+   */
+  readonly activity?: (Activity & { readonly at: number }) | undefined
 }
 
 /** A session that has something to recover. */
@@ -141,7 +182,8 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
   SessionEvents,
   {
     /**
-     * Creates the history of a new session, which belongs to no node yet. Does nothing if there is one.
+     * Creates the history of a new session, which belongs to no node yet. Does nothing if there is one. A history counts as
+     * active when it is created, here and by `open`.
      */
     readonly create: (session: string, epoch: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
     /**
@@ -151,7 +193,7 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
     readonly open: (
       session: string,
       epoch: string
-    ) => Effect.Effect<History, SessionElsewhere | StoreBusy | StoreUnavailable>
+    ) => Effect.Effect<Opened, SessionElsewhere | StoreBusy | StoreUnavailable>
     /** Lets other nodes open the session. After a failure they can open it when this node has stopped. */
     readonly release: (session: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
     readonly find: (session: string) => Effect.Effect<Option.Option<History>, StoreUnavailable>
@@ -186,7 +228,7 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
     readonly renewEpoch: (
       session: string,
       epoch: string
-    ) => Effect.Effect<History, SessionElsewhere | StoreBusy | StoreUnavailable>
+    ) => Effect.Effect<Opened, SessionElsewhere | StoreBusy | StoreUnavailable>
     /** Replaces the launch configuration of a session. */
     readonly configure: (
       session: string,
@@ -198,6 +240,11 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
     readonly summaries: (
       sessions: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyArray<Summary | null>, StoreUnavailable>
+    /**
+     * The sessions of a tenant that have a history, by their activity. A session that becomes active never moves to an
+     * earlier time, whatever the clock says.
+     */
+    readonly active: (query: ActiveQuery) => Effect.Effect<ReadonlyArray<ActivePosition>, StoreUnavailable>
     /**
      * Up to `limit` sessions of which a history or a launch configuration is stored, in a constant order. `after` is the
      * last session of the page before; `""` for the first page.

@@ -39,10 +39,14 @@ export interface CreateSession extends Omit<RequestOf<"create_session">, "type" 
 /** The parts of the session that a start replaces. */
 export interface StartSession extends Pick<CreateSession, "deployment" | "environment" | "secrets"> {}
 
-/** The parameters of `list_sessions`: the maximum length of a page, and the cursor of the previous one. */
-export type ListSessions = { readonly [Name in "limit" | "cursor"]?: RequestOf<"list_sessions">[Name] | undefined }
+/** The parameters of `list_sessions`, without the envelope of the request. */
+export type ListSessions = {
+  readonly [Name in "limit" | "cursor" | "order" | "running" | "waiting" | "failed"]?:
+    | RequestOf<"list_sessions">[Name]
+    | undefined
+}
 
-/** A page of a tenant's sessions, the newest first by `createdAt`, then `id`. */
+/** A page of a tenant's sessions, by default the newest first by `createdAt`, then `id`. */
 export interface SessionPage extends Omit<AnswerOf<"session_list">, "type" | "id"> {}
 
 /** The cursor is invalid. */
@@ -51,6 +55,9 @@ export class InvalidCursor extends Schema.TaggedError<InvalidCursor>()("InvalidC
     return "The cursor is invalid"
   }
 }
+
+/** The order of a list cannot be combined with its filter. */
+export class InvalidList extends Schema.TaggedError<InvalidList>()("InvalidList", { message: Schema.String }) {}
 
 /** There is no such session, or it belongs to another tenant. Callers cannot distinguish the two. */
 export class SessionNotFound extends Schema.TaggedError<SessionNotFound>()("SessionNotFound", {
@@ -145,7 +152,7 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
     readonly list: (
       caller: Caller,
       page?: ListSessions
-    ) => Effect.Effect<SessionPage, InvalidCursor | SessionsBusy | StoreUnavailable>
+    ) => Effect.Effect<SessionPage, InvalidCursor | InvalidList | SessionsBusy | StoreUnavailable>
     readonly get: (caller: Caller, sessionId: string) => Effect.Effect<Session, LookupError>
     /** Activates the session, or joins the activation in progress. `given` is used from the next instance on. */
     readonly start: (

@@ -80,7 +80,7 @@ describeVisit("The console by the keyboard", visit => {
     await tabTo(/^Sessions$/, "Shift+Tab")
     await press("Enter")
     await page.getByRole("link", { name: /by keyboard/ }).waitFor()
-    await tabTo(/^Sessions, newest first$/)
+    await tabTo(/^Sessions, last active first$/)
     await press("ArrowDown")
     await isFocused(/by keyboard/)
     await press("Enter")
@@ -233,7 +233,7 @@ describeVisit("The console by the keyboard", visit => {
       [["store", "keys"], page.getByRole("list", { name: "Keys of keys" })],
       [["store", "keys", "entry"], page.getByRole("tab", { name: "Value" })],
       [["feed"], page.getByRole("list", { name: "Changes, newest first" })],
-      [["sessions"], page.getByRole("list", { name: "Sessions, newest first" })]
+      [["sessions"], page.getByRole("list", { name: "Sessions, last active first" })]
     ] as const) {
       await open(...view)
       await seen.waitFor()

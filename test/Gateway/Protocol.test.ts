@@ -40,6 +40,8 @@ const wrongValues: Readonly<Record<string, unknown>> = {
   depth: 1.5,
   iteration: "3",
   limit: 201,
+  order: "age",
+  waiting: "yes",
   cursor: ""
 }
 

@@ -72,7 +72,10 @@ const hasOtherContent: Check = function* ({ id, sessions }) {
 
 const members: { readonly [Member in keyof Port]: Replacement } = {
   create: replaced(({ create }) => ({ isShared: true, create: session => create(session, "wrapped") }), hasOtherEpoch),
-  open: replaced(({ open }) => ({ open: session => open(session, "wrapped") }), hasOtherEpoch),
+  open: replaced(
+    ({ open }) => ({ open: (...given) => Effect.map(open(...given), one => ({ ...one, epoch: "wrapped" })) }),
+    hasOtherEpoch
+  ),
   find: replaced(
     ({ find }) => ({
       find: session => Effect.map(find(session), found => Option.map(found, one => ({ ...one, trimmedSeq: 77 })))
@@ -167,6 +170,13 @@ const members: { readonly [Member in keyof Port]: Replacement } = {
     }),
     function* ({ sessions }) {
       expect((yield* sessions.list(alice)).sessions).toMatchObject([{ headSeq: 77 }])
+    }
+  ),
+  active: replaced(
+    () => ({ active: () => Effect.succeed([]) }),
+    function* ({ sessions }) {
+      expect((yield* sessions.list(alice)).sessions).toHaveLength(1)
+      expect(yield* sessions.list(alice, { order: "activity" })).toEqual({ sessions: [] })
     }
   ),
   remove: replaced(

@@ -45,7 +45,12 @@ describe("A database of events", () => {
     yield* Effect.gen(function* () {
       const events = yield* SessionEvents
       expect(yield* events.unfinished).toEqual([{ session: "t/s", recoveryState: "b" }])
-      expect(yield* events.open("t/s", "e2")).toEqual({ epoch: "e1", headSeq: 2, trimmedSeq: 0, recoveryState: "b" })
+      expect(yield* events.open("t/s", "e2")).toMatchObject({
+        epoch: "e1",
+        headSeq: 2,
+        trimmedSeq: 0,
+        recoveryState: "b"
+      })
     }).pipe(Effect.provide(layer))
   })
 

@@ -12,7 +12,14 @@ import {
   TestClock,
   type Utils
 } from "effect"
-import { type Append, pageCharacters, type Retention, SessionEvents } from "../../src/Gateway/SessionEvents.ts"
+import {
+  type ActiveQuery,
+  type Activity,
+  type Append,
+  pageCharacters,
+  type Retention,
+  SessionEvents
+} from "../../src/Gateway/SessionEvents.ts"
 import { times } from "../Scale.ts"
 
 type Port = Context.Tag.Service<SessionEvents>
@@ -22,6 +29,13 @@ type Make = (retention: Retention) => Layer.Layer<SessionEvents, unknown>
 const small: Retention = { events: 10, bytes: 1000 }
 const ample: Retention = { events: 10_000, bytes: 64 * 1024 * 1024 }
 const numRuns = times(30)
+
+const idle: Activity = { running: false, waiting: false, failed: false }
+
+/** What `open` returns of a session without events, in addition to its history. */
+const quiet = { activity: idle, lastEventAt: null }
+
+const newest = { before: { at: Number.MAX_SAFE_INTEGER, session: "" } }
 
 const appendTo = (session: string, after: number, texts: ReadonlyArray<string>, rest: Partial<Append> = {}) =>
   Effect.flatMap(SessionEvents, events =>
@@ -50,8 +64,8 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       expect(yield* events.find("t/s")).toEqual(Option.none())
       expect(yield* events.read("t/s", 0, 10)).toEqual(Option.none())
       const begun = { epoch: "e1", headSeq: 0, trimmedSeq: 0, recoveryState: null }
-      expect(yield* events.open("t/s", "e1")).toEqual(begun)
-      expect(yield* events.open("t/s", "e2")).toEqual(begun)
+      expect(yield* events.open("t/s", "e1")).toEqual({ ...begun, ...quiet })
+      expect(yield* events.open("t/s", "e2")).toEqual({ ...begun, ...quiet })
       expect(yield* historyOf("t/s")).toEqual(begun)
     })
 
@@ -217,7 +231,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       const receipt = { id: "c1", digest: "d1", turnId: "t1" }
       yield* events.open("t/s", "e1")
       yield* appendTo("t/s", 0, ["1", "2"], { recoveryState: "x", receipt })
-      const renewed = { epoch: "e2", headSeq: 2, trimmedSeq: 0, recoveryState: "x" }
+      const renewed = { ...quiet, epoch: "e2", headSeq: 2, trimmedSeq: 0, recoveryState: "x", lastEventAt: 0 }
       expect(yield* events.renewEpoch("t/s", "e2")).toEqual(renewed)
       expect(yield* events.open("t/s", "e3")).toEqual(renewed)
       expect(yield* events.receipt("t/s", "c1")).toEqual(Option.some(receipt))
@@ -225,7 +239,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       yield* appendTo("t/s", 2, ["3"], { epoch: "e2" })
       expect((yield* readAll("t/s")).events.map(({ text }) => text)).toEqual(["1", "2", "3"])
       const begun = { epoch: "e2", headSeq: 0, trimmedSeq: 0, recoveryState: null }
-      expect(yield* events.renewEpoch("t/new", "e2")).toEqual(begun)
+      expect(yield* events.renewEpoch("t/new", "e2")).toEqual({ ...begun, ...quiet })
       expect(yield* readAll("t/new")).toEqual({ events: [], history: begun })
     })
 
@@ -290,10 +304,10 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       yield* events.renewEpoch("t/s", "e2")
       expect(yield* events.configuration("t/s")).toEqual(whole)
       expect(yield* events.summaries(["t/none", "t/s", "t/half", "t/unknown"])).toEqual([
-        { headSeq: 1, hasEnvironment: false, hasDeployment: false },
-        { headSeq: 0, hasEnvironment: true, hasDeployment: true },
-        { headSeq: null, hasEnvironment: false, hasDeployment: true },
-        { headSeq: null, hasEnvironment: false, hasDeployment: false }
+        { headSeq: 1, ...idle, lastEventAt: 0, hasEnvironment: false, hasDeployment: false },
+        { headSeq: 0, ...idle, lastEventAt: null, hasEnvironment: true, hasDeployment: true },
+        { headSeq: null, ...idle, lastEventAt: null, hasEnvironment: false, hasDeployment: true },
+        { headSeq: null, ...idle, lastEventAt: null, hasEnvironment: false, hasDeployment: false }
       ])
       yield* events.configure("t/s", { ...whole, deployment: null })
       expect(yield* events.configuration("t/s")).toEqual({ ...whole, deployment: null })
@@ -315,6 +329,50 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       yield* events.open("t/s", "e2")
       expect(yield* events.checkpoint("t/s")).toEqual(Option.none())
       expect((yield* readAll("t/s")).events).toEqual([])
+    })
+
+    test("sessions are listed by their activity, in both directions and by what they do", function* (events) {
+      const at = (session: string, after: number, timestamp: number, activity?: Activity) =>
+        appendTo(session, after, ["{}"], { timestamp, activity: activity && { ...activity, at: timestamp } })
+      const list = (query: Partial<ActiveQuery> = {}) =>
+        Effect.map(events.active({ tenant: "t", limit: 10, from: newest, filter: {}, ...query }), found =>
+          found.map(({ at, session }) => `${session} ${at}`)
+        )
+      yield* TestClock.setTime(1000)
+      for (const session of ["t/a", "t/b"]) yield* events.create(session, "e1")
+      for (const session of ["t/a", "t/b", "t/c", "t/d", "t2/a"]) yield* events.open(session, "e1")
+      // By its name if the time is the same. The greatest name counts as the newest.
+      expect(yield* list()).toEqual(["t/d 1000", "t/c 1000", "t/b 1000", "t/a 1000"])
+      yield* at("t/a", 0, 5000, { ...idle, running: true, waiting: true })
+      yield* at("t/b", 0, 4000, { ...idle, failed: true })
+      // Neither changes the order: no activity, and one from before the last.
+      yield* at("t/c", 0, 9000)
+      yield* at("t/d", 0, 500, { ...idle, running: true })
+      expect(yield* list()).toEqual(["t/a 5000", "t/b 4000", "t/d 1000", "t/c 1000"])
+      expect(yield* list({ limit: 2 })).toEqual(["t/a 5000", "t/b 4000"])
+      expect(yield* list({ from: { before: { at: 1000, session: "t/d" } } })).toEqual(["t/c 1000"])
+      const after = { at: 1000, session: "t/c" }
+      expect(yield* list({ from: { after } })).toEqual(["t/d 1000", "t/b 4000", "t/a 5000"])
+      expect(yield* list({ from: { after }, filter: { running: true } })).toEqual(["t/d 1000", "t/a 5000"])
+      expect(yield* list({ filter: { running: true, waiting: false } })).toEqual(["t/d 1000"])
+      expect(yield* list({ filter: { failed: false } })).toEqual(["t/a 5000", "t/d 1000", "t/c 1000"])
+      expect(yield* list({ filter: { waiting: true, failed: true } })).toEqual([])
+      yield* events.remove("t/a")
+      expect(yield* list()).toEqual(["t/b 4000", "t/d 1000", "t/c 1000"])
+      const [b, c] = yield* events.summaries(["t/b", "t/c"])
+      expect(b).toMatchObject({ failed: true, running: false, waiting: false, lastEventAt: 4000 })
+      expect(c).toMatchObject({ ...idle, lastEventAt: 9000 })
+      expect(yield* events.open("t/b", "e1")).toMatchObject({ activity: { ...idle, failed: true }, lastEventAt: 4000 })
+    })
+
+    test("without its events, a history has ended when its session was last active", function* (events) {
+      yield* events.open("t/s", "e1")
+      yield* appendTo("t/s", 0, ["1"], { timestamp: 1000, activity: { ...idle, failed: true, at: 1000 } })
+      yield* appendTo("t/s", 1, ["2"], { timestamp: 2000 })
+      expect(yield* events.summaries(["t/s"])).toMatchObject([{ lastEventAt: 2000 }])
+      yield* TestClock.setTime(90_000)
+      yield* events.trim(Duration.minutes(1))
+      expect(yield* events.summaries(["t/s"])).toMatchObject([{ failed: true, lastEventAt: 1000 }])
     })
 
     test("sessions of which anything is stored are listed in pages, each once", function* (events) {

@@ -18,7 +18,15 @@ export type RequestFrame =
       readonly environment?: Variables
       readonly secrets?: Variables
     }
-  | { readonly type: "list_sessions"; readonly limit?: number; readonly cursor?: string }
+  | {
+      readonly type: "list_sessions"
+      readonly order?: "created" | "activity"
+      readonly running?: boolean
+      readonly waiting?: boolean
+      readonly failed?: boolean
+      readonly limit?: number
+      readonly cursor?: string
+    }
   | OfSession<"get_session">
   | OfSession<
       "start_session",

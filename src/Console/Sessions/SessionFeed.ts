@@ -20,15 +20,16 @@ export const listProblem = signal("")
 export const isListRead = signal(false)
 const maxSessions = 2000
 
-/** Reads the list again, newest sessions first. */
+/** Reads the list again, the last active sessions first. */
 export const refreshSessions = async (sessions: Sessions, signal: AbortSignal): Promise<void> => {
   try {
-    const all: Array<Session> = []
-    for await (const page of sessions.list({ signal })) {
-      all.push(...page.sessions)
-      if (all.length >= maxSessions) break
+    const all = new Map<string, Session>()
+    for await (const page of sessions.list({ signal, order: "activity" })) {
+      // A session comes again if it was active in the meantime.
+      for (const session of page.sessions) all.set(session.id, session)
+      if (all.size >= maxSessions) break
     }
-    listed.value = all
+    listed.value = [...all.values()]
     listProblem.value = ""
     isListRead.value = true
   } catch (error) {

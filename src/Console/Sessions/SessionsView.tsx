@@ -62,16 +62,25 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
   )
 }
 
+/** What is most urgent of a session: that it waits for a person, or works, or has failed. */
+const Activity = ({ failed, running, waiting }: Session) => {
+  if (waiting) return <span class="badge warn">waiting</span>
+  if (running) return <span class="badge info">running</span>
+  return failed ? <span class="badge bad">failed</span> : null
+}
+
 const SessionRow = ({ isPresent, session }: { readonly session: Session; readonly isPresent: boolean }) => (
   <a class="row two" href={href("sessions", session.id)} aria-current={isPresent ? "true" : undefined}>
     <span class="row-line">
       <span class="row-title" dir="auto">
         {session.title === "" ? <em class="muted">untitled</em> : visible(session.title)}
       </span>
+      <Activity {...session} />
       <span class={`badge ${toneOf[session.state]}`}>{session.state}</span>
     </span>
     <span class="row-note">
-      {visible(session.agentType)} · {count(session.headSeq)} events · {ago(session.updatedAt, now.value)}
+      {visible(session.agentType)} · {count(session.headSeq)} events ·{" "}
+      {ago(session.lastEventAt ?? session.updatedAt, now.value)}
     </span>
   </a>
 )
@@ -121,7 +130,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
       <Identity onChangeToken={onChangeToken} />
       <Banner tone="bad" text={listProblem.value} />
       <RowList
-        label="Sessions, newest first"
+        label="Sessions, last active first"
         isRead={isListRead.value}
         problem={listProblem.value}
         empty={wanted === "" ? "No sessions yet." : "No sessions match."}

@@ -68,10 +68,14 @@ const ConversationAnswer = Schema.Struct({
 /** The answers to requests, by `type`. */
 export const Answer = Schema.Union(
   answer("session_created", "Answers `create_session`.", { session: Session }),
-  answer("session_list", "Answers `list_sessions`. Sessions are ordered by `createdAt`, then `id`, the newest first.", {
-    sessions: Schema.Array(Session),
-    cursor: optional(described(Cursor, "The cursor of the next page. Absent on the last page."))
-  }),
+  answer(
+    "session_list",
+    "Answers `list_sessions`, by default ordered by `createdAt`, then `id`, the newest first. A page may have fewer sessions than requested although others follow.",
+    {
+      sessions: Schema.Array(Session),
+      cursor: optional(described(Cursor, "The cursor of the next page. Absent on the last page."))
+    }
+  ),
   answer("session", "Answers `get_session`, `start_session` and `stop_session`.", {
     session: Session
   }),

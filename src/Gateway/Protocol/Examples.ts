@@ -16,17 +16,27 @@ export const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
 /** The envelope of all examples. */
 export const envelope = { sessionId, seq: 7, timestamp, traceId }
 
-const session: Session = {
+const created: Session = {
   id: sessionId,
   tenant: "acme",
   agentType: "coder",
   title: "Fix the build",
-  state: "active",
-  instanceId: "i_42",
+  state: "inactive",
+  instanceId: null,
   createdAt: timestamp,
   updatedAt: timestamp,
   epoch,
-  headSeq: 6
+  headSeq: 0,
+  ...{ running: false, waiting: false, failed: false }
+}
+
+const session: Session = {
+  ...created,
+  state: "active",
+  instanceId: "i_42",
+  headSeq: 6,
+  lastEventAt: timestamp,
+  ...{ running: true, waiting: true }
 }
 
 /** One request of each type, as it travels. */
@@ -40,7 +50,7 @@ export const requests: { readonly [Type in RequestType]: Extract<RequestFrame, {
     environment: { LANG: "C.UTF-8" },
     secrets: { GIT_TOKEN: "a secret" }
   },
-  list_sessions: { type: "list_sessions", id, limit: 50 },
+  list_sessions: { type: "list_sessions", id, order: "activity", waiting: true, limit: 50 },
   get_session: { type: "get_session", id, sessionId },
   start_session: {
     type: "start_session",
@@ -68,11 +78,7 @@ const file = { iteration: 3, size: 6, hash: "sha256:5891b5b5" }
 
 /** One answer of each type. */
 export const answers: { readonly [Type in AnswerType]: Extract<Answer, { readonly type: Type }> } = {
-  session_created: {
-    type: "session_created",
-    id,
-    session: { ...session, state: "inactive", instanceId: null, headSeq: 0 }
-  },
+  session_created: { type: "session_created", id, session: created },
   session_list: { type: "session_list", id, sessions: [session], cursor: "c184ZjNrMm0" },
   session: { type: "session", id, session },
   session_deleted: { type: "session_deleted", id, sessionId },

@@ -172,6 +172,22 @@ export const Session = Schema.Struct({
   updatedAt: Timestamp,
   epoch: Epoch,
   headSeq: described(Count, "The `seq` of the newest event, or 0 if there is none."),
+  lastEventAt: optional(
+    described(Timestamp, "When the newest event was received, in epoch milliseconds. Absent without events.")
+  ),
+  running: optional(described(Schema.Boolean, "Whether a turn is in progress.")),
+  waiting: optional(
+    described(
+      Schema.Boolean,
+      "Whether the agent waits for a person: a question or an approval request of the instance is not resolved, and its turn has not ended."
+    )
+  ),
+  failed: optional(
+    described(
+      Schema.Boolean,
+      "Whether the last turn failed, or the session. The next turn and the next start of the session end that."
+    )
+  ),
   missingSecrets: optional(
     described(
       Schema.Array(Schema.String),

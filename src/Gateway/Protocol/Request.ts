@@ -40,6 +40,9 @@ const clientMessageId = optional(
   )
 )
 
+const filter = (name: "running" | "waiting" | "failed") =>
+  optional(described(Schema.Boolean, `Only sessions with this \`${name}\`. Requires the order \`activity\`.`))
+
 /** The requests of clients, by `type`. */
 export const Request = Schema.Union(
   request("create_session", "Creates a session. It is inactive at first.", {
@@ -49,14 +52,25 @@ export const Request = Schema.Union(
     environment: optional(variables(Schema.String, "Environment variables of the agent.")),
     secrets: optional(variables(Schema.Redacted(Schema.String), "Secrets of the agent. Kept in memory only."))
   }),
-  request("list_sessions", "Lists the sessions of the tenant in pages, the newest first.", {
+  request("list_sessions", "Lists the sessions of the tenant in pages.", {
+    order: optional(
+      described(
+        Schema.Literal("created", "activity"),
+        "`created`, the default: the newest session first. `activity`: the session first that was last active."
+      )
+    ),
+    running: filter("running"),
+    waiting: filter("waiting"),
+    failed: filter("failed"),
     limit: optional(
       described(
         upTo(listedSessions),
         `The largest number of sessions in the page, 1 to ${listedSessions}. The default is ${listedSessions}.`
       )
     ),
-    cursor: optional(described(Cursor, "The `cursor` of the previous answer. Absent for the first page."))
+    cursor: optional(
+      described(Cursor, "The `cursor` of the previous answer, to the same order and filter. Absent for the first page.")
+    )
   }),
   request("get_session", "Returns a session.", { sessionId: SessionId }),
   request("start_session", "Starts a session. The answer is sent when the session is active.", {

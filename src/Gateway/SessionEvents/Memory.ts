@@ -3,11 +3,15 @@
  */
 import { Clock, type Context, Duration, Effect, Layer, Option } from "effect"
 import {
+  type ActivePosition,
+  type ActiveQuery,
+  type Activity,
   type Append,
   type Checkpoint,
   type EventPage,
   type History,
   type LaunchConfiguration,
+  type Opened,
   OutOfStep,
   pageOf,
   type Receipt,
@@ -16,6 +20,7 @@ import {
   type StoredEvent,
   type Summary
 } from "../SessionEvents.ts"
+import { activityOf, bitFilter, bitsOf, positionOf } from "./ActivityBits.ts"
 import { maxReceipts } from "./Limits.ts"
 import { defaults } from "./Retention.ts"
 
@@ -29,6 +34,9 @@ interface Held {
   readonly kept: Array<Kept>
   bytes: number
   checkpoint?: Checkpoint
+  activity: Activity
+  /** When the session was last active. */
+  activeAt: number
   /** By id, oldest first. `seq` is the event with which the receipt is kept. */
   readonly receipts: Map<string, { readonly receipt: Receipt; readonly seq: number }>
 }
@@ -52,7 +60,7 @@ const dropWhile = (held: Held, isTooMuch: (oldest: Kept) => boolean): number => 
 /** Appends to a history that is where the append expects it. */
 const append = (
   held: Held,
-  { after, receipt, recoveryState, revoked, texts, timestamp }: Append,
+  { activity, after, receipt, recoveryState, revoked, texts, timestamp }: Append,
   limits: Retention
 ) => {
   for (const [index, text] of texts.entries()) {
@@ -61,6 +69,11 @@ const append = (
     held.bytes += size
   }
   held.history = { ...held.history, headSeq: after + texts.length, recoveryState }
+  if (activity !== undefined) {
+    const { at, ...rest } = activity
+    held.activity = rest
+    held.activeAt = Math.max(held.activeAt, at)
+  }
   if (revoked !== undefined) held.receipts.delete(revoked)
   if (receipt !== undefined) {
     held.receipts.delete(receipt.id)
@@ -75,17 +88,42 @@ const pageAfter = ({ history, kept }: Held, after: number, limit: number): Event
   return { events: pageOf(kept.slice(first, first + limit).map(({ seq, text }) => ({ seq, text }))), history }
 }
 
+const lastEventAt = ({ activeAt, history, kept }: Held): number | null =>
+  history.headSeq === 0 ? null : (kept.at(-1)?.timestamp ?? activeAt)
+
+const openedOf = (held: Held): Opened => ({
+  ...held.history,
+  activity: held.activity,
+  lastEventAt: lastEventAt(held)
+})
+
+const compare = (a: ActivePosition, b: ActivePosition): number =>
+  a.at - b.at || Number(a.session > b.session) - Number(a.session < b.session)
+
 /** What is stored, by session. */
 class Stored {
   readonly histories = new Map<string, Held>()
   readonly configurations = new Map<string, LaunchConfiguration>()
 
-  open(session: string, epoch: string): History {
+  open(session: string, epoch: string, now: number): Opened {
     const known = this.histories.get(session)
-    if (known !== undefined) return known.history
+    if (known !== undefined) return openedOf(known)
     const history: History = { epoch, headSeq: 0, trimmedSeq: 0, recoveryState: null }
-    this.histories.set(session, { history, kept: [], bytes: 0, receipts: new Map() })
-    return history
+    const held: Held = { history, kept: [], bytes: 0, activity: activityOf(0), activeAt: now, receipts: new Map() }
+    this.histories.set(session, held)
+    return openedOf(held)
+  }
+
+  active(query: ActiveQuery): ReadonlyArray<ActivePosition> {
+    const { isBefore, ...position } = positionOf(query)
+    const { mask, wanted } = bitFilter(query.filter)
+    const found: Array<ActivePosition> = []
+    for (const [session, { activeAt: at, activity }] of this.histories) {
+      if (!session.startsWith(`${query.tenant}/`) || (bitsOf(activity) & mask) !== wanted) continue
+      const order = compare({ at, session }, position)
+      if (isBefore ? order < 0 : order > 0) found.push({ at, session })
+    }
+    return found.sort((a, b) => (isBefore ? compare(b, a) : compare(a, b))).slice(0, query.limit)
   }
 
   saveCheckpoint(session: string, checkpoint: Checkpoint): void {
@@ -102,17 +140,25 @@ class Stored {
 
   summary(session: string): Summary {
     const { deployment, environment } = this.configuration(session)
-    const headSeq = this.histories.get(session)?.history.headSeq ?? null
-    return { headSeq, hasEnvironment: environment !== null, hasDeployment: deployment !== null }
+    const held = this.histories.get(session)
+    return {
+      headSeq: held?.history.headSeq ?? null,
+      ...(held === undefined ? activityOf(0) : held.activity),
+      lastEventAt: held === undefined ? null : lastEventAt(held),
+      hasEnvironment: environment !== null,
+      hasDeployment: deployment !== null
+    }
   }
 }
 
 const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
   const stored = new Stored()
   const { configurations, histories } = stored
+  const open = (session: string, epoch: string) =>
+    Effect.map(Clock.currentTimeMillis, now => stored.open(session, epoch, Math.trunc(now)))
   return {
-    create: (session, epoch) => Effect.sync(() => void stored.open(session, epoch)),
-    open: (session, epoch) => Effect.sync(() => stored.open(session, epoch)),
+    create: (session, epoch) => Effect.asVoid(open(session, epoch)),
+    open,
     release: () => Effect.void,
     find: session => Effect.sync(() => Option.fromNullable(histories.get(session)?.history)),
     append: request =>
@@ -130,14 +176,15 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
     checkpoint: session => Effect.sync(() => Option.fromNullable(histories.get(session)?.checkpoint)),
     saveCheckpoint: (session, checkpoint) => Effect.sync(() => stored.saveCheckpoint(session, checkpoint)),
     renewEpoch: (session, epoch) =>
-      Effect.sync(() => {
+      Effect.suspend(() => {
         const known = histories.get(session)
         if (known !== undefined) known.history = { ...known.history, epoch }
-        return stored.open(session, epoch)
+        return open(session, epoch)
       }),
     configure: (session, configuration) => Effect.sync(() => void configurations.set(session, configuration)),
     configuration: session => Effect.sync(() => stored.configuration(session)),
     summaries: sessions => Effect.sync(() => sessions.map(session => stored.summary(session))),
+    active: query => Effect.sync(() => stored.active(query)),
     sessions: (after, limit) =>
       Effect.sync(() => {
         const all = [...new Set([...histories.keys(), ...configurations.keys()])].sort()

@@ -2,7 +2,7 @@
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { EventBody } from "../Protocol/Event.ts"
 import type { LostPart, Session } from "../Protocol/Fields.ts"
-import type { History } from "../SessionEvents.ts"
+import type { Opened } from "../SessionEvents.ts"
 import { InstanceLifecycle } from "./Instance/InstanceLifecycle.ts"
 import { LaunchConfiguration } from "./Instance/LaunchConfiguration.ts"
 import { PlatformInstances } from "./Instance/PlatformInstances.ts"
@@ -24,7 +24,7 @@ export class Entity extends SessionCore {
   constructor(
     shared: Shared,
     record: SessionRecord,
-    history: History,
+    history: Opened,
     state: SessionState,
     parts: ReadonlyArray<LostPart> = []
   ) {
@@ -38,7 +38,8 @@ export class Entity extends SessionCore {
 
   /** The session as clients see it. */
   view(): Session {
-    return toView(this.toRecord(), this.configuration.losses)
+    const { activity, lastEventAt } = this.journal.activity()
+    return toView(this.toRecord(), this.configuration.losses, { ...activity, lastEventAt })
   }
 
   get needsSecrets(): boolean {

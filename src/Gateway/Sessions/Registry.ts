@@ -71,13 +71,14 @@ const makeCreate =
       const undo = Effect.suspend(() => {
         secrets.forget(key)
         // What is left after a failure is removed as orphaned.
-        return isConfigured || events.isShared ? Effect.ignore(events.remove(key)) : Effect.void
+        return Effect.ignore(events.remove(key))
       })
       const creation = Effect.gen(function* () {
         // No other node knows the id, so none can own the session.
         if (isOwned) yield* Effect.catchTag(events.open(key, record.epoch), "SessionElsewhere", Effect.die)
-        // Before the record, so that a session whose history is missing later has lost it in a fail-over.
-        else if (events.isShared) yield* events.create(key, record.epoch)
+        // Before the record, so that the session is listed by its activity from the start, and a shared session whose
+        // history is missing later has lost it in a fail-over.
+        else yield* events.create(key, record.epoch)
         yield* secrets.put(key, given)
         // Before the record, which names the stored parts.
         if (isConfigured) {
@@ -90,7 +91,7 @@ const makeCreate =
         yield* records.create(text, record, actor)
       }).pipe(Effect.onError(() => undo))
       yield* quota.creating(tenant, creation)
-      return Records.toView(record, { secrets: [], configuration: [] })
+      return Records.toView(record, { secrets: [], configuration: [] }, Records.idle)
     }).pipe(
       Effect.catchTag("PreconditionFailed", () =>
         Effect.fail(new SessionConflict({ message: "The id that was drawn is taken; try again" }))

@@ -8,7 +8,7 @@ import { SingleFlight } from "../../base/SingleFlight.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { type Claim, FairPool } from "../FairPool.ts"
-import { type History, SessionElsewhere } from "../SessionEvents.ts"
+import { type History, type Opened, SessionElsewhere } from "../SessionEvents.ts"
 import type { SessionNodesShape } from "../SessionNodes.ts"
 import { type Caller, type LookupError, SessionNotFound, SessionsBusy } from "../Sessions.ts"
 import { Entity } from "./Entity.ts"
@@ -155,7 +155,7 @@ export class SessionCache {
     return this.insert(tenant, load)
   }
 
-  private opened(key: string, record: SessionRecord, history: History) {
+  private opened(key: string, record: SessionRecord, history: Opened) {
     return Effect.gen(this, function* () {
       const parts = storedParts(yield* this.shared.events.configuration(key))
       const entity = new Entity(this.shared, record, history, storedState(record, history), parts)

@@ -9,7 +9,8 @@ import type { Session } from "../Protocol/Fields.ts"
 import { cursorChars, listedSessions } from "../Protocol/Limits.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
 import type { SessionNodesShape } from "../SessionNodes.ts"
-import { InvalidCursor, type ListSessions, type SessionPage, SessionTooLarge } from "../Sessions.ts"
+import { InvalidCursor, InvalidList, type ListSessions, type SessionPage, SessionTooLarge } from "../Sessions.ts"
+import * as ActivityList from "./ActivityList.ts"
 import { viewOfStored } from "./Instance/LaunchConfiguration.ts"
 import type { SecretPool } from "./Session/SecretPool.ts"
 import { isSessionId, keyOf, namespaceOf, readRecord, type SessionRecord } from "./Session/SessionRecords.ts"
@@ -36,7 +37,8 @@ const cursorOf = (key: string): string => Buffer.from(key).toString("base64url")
 const keyOfCursor = (cursor: string): Effect.Effect<string, InvalidCursor> =>
   Effect.suspend(() => {
     const key = Buffer.from(cursor, "base64url").toString()
-    return cursor.length <= cursorChars && key !== "" && cursorOf(key) === cursor
+    // No key has U+0000, but cursors of the other order do.
+    return cursor.length <= cursorChars && key !== "" && !key.includes("\u0000") && cursorOf(key) === cursor
       ? Effect.succeed(key)
       : new InvalidCursor()
   })
@@ -47,10 +49,40 @@ const pageOf = (
   query: Omit<ListQuery, "isCounted">
 ): Effect.Effect<ListPage, StoreUnavailable> => Effect.catchTag(store.list(query), "StoreBusy", Effect.die)
 
-/**
- * Lists the sessions of a tenant, the newest first: an id starts with the time of its creation. Entries that are not
- * sessions are left out.
- */
+/** A page in the order of creation: an id starts with the time of its creation. Entries that are not sessions are left out. */
+const pageByCreation = (
+  store: Context.Tag.Service<Store>,
+  tenant: string,
+  limit: number,
+  cursor: string | undefined
+): Effect.Effect<ActivityList.RecordPage, InvalidCursor | StoreUnavailable> =>
+  Effect.gen(function* () {
+    const namespace = namespaceOf(tenant)
+    const records: Array<SessionRecord> = []
+    let after = cursor === undefined ? "" : yield* keyOfCursor(cursor)
+    let more = true
+    let chars = 0
+    const isFull = () => records.length >= limit || chars >= pageChars
+    for (let reads = 0; more && reads < maxReads && !isFull(); reads++) {
+      const rest = limit - records.length
+      const page = yield* pageOf(store, { namespace, prefix: "", after, limit: rest, isDescending: true })
+      more = page.more
+      for (const { key, value } of page.entries.map(decode)) {
+        if (isFull()) {
+          more = true
+          break
+        }
+        after = key
+        const record = isSessionId(key) ? readRecord(tenant, key, value) : Option.none()
+        if (Option.isNone(record)) continue
+        records.push(record.value)
+        chars += value.length
+      }
+    }
+    return { records, cursor: more ? cursorOf(after) : undefined }
+  })
+
+/** Lists the sessions of a tenant, the newest first or the last active first. */
 export const makeList = ({ cache, events, nodes, secrets, store }: Sources) => {
   const known = (keys: ReadonlyArray<string>) => Effect.all([events.summaries(keys), nodes.elsewhere(keys)])
 
@@ -65,34 +97,20 @@ export const makeList = ({ cache, events, nodes, secrets, store }: Sources) => {
 
   return (
     tenant: string,
-    { cursor, limit = listedSessions }: ListSessions
-  ): Effect.Effect<SessionPage, InvalidCursor | StoreUnavailable> =>
+    { limit = listedSessions, ...request }: ListSessions
+  ): Effect.Effect<SessionPage, InvalidCursor | InvalidList | StoreUnavailable> =>
     Effect.gen(function* () {
       yield* yieldToEventLoop
-      const namespace = namespaceOf(tenant)
-      const records: Array<SessionRecord> = []
-      let after = cursor === undefined ? "" : yield* keyOfCursor(cursor)
-      let more = true
-      let chars = 0
-      const isFull = () => records.length >= limit || chars >= pageChars
-      for (let reads = 0; more && reads < maxReads && !isFull(); reads++) {
-        const rest = limit - records.length
-        const page = yield* pageOf(store, { namespace, prefix: "", after, limit: rest, isDescending: true })
-        more = page.more
-        for (const { key, value } of page.entries.map(decode)) {
-          if (isFull()) {
-            more = true
-            break
-          }
-          after = key
-          const record = isSessionId(key) ? readRecord(tenant, key, value) : Option.none()
-          if (Option.isNone(record)) continue
-          records.push(record.value)
-          chars += value.length
-        }
+      const isByActivity = request.order === "activity"
+      const [filter] = Object.keys(ActivityList.filterOf(request))
+      if (filter !== undefined && !isByActivity) {
+        return yield* new InvalidList({ message: `${filter}: needs the order "activity"` })
       }
-      const sessions = yield* viewsOf(tenant, records)
-      return more ? { sessions, cursor: cursorOf(after) } : { sessions }
+      const page = yield* isByActivity
+        ? ActivityList.pageOf({ store, events }, tenant, limit, request)
+        : pageByCreation(store, tenant, limit, request.cursor)
+      const sessions = yield* viewsOf(tenant, page.records)
+      return page.cursor === undefined ? { sessions } : { sessions, cursor: page.cursor }
     })
 }
 

@@ -1,14 +1,14 @@
 /**
  * Group commit of the histories of sessions: the writes, their weight, and the members of the port that write.
  */
-import { type Context, Effect, type Scope } from "effect"
+import { Clock, type Context, Effect, type Scope } from "effect"
 import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import type {
   Append,
   Checkpoint,
-  History,
   LaunchConfiguration,
+  Opened,
   OutOfStep,
   SessionElsewhere,
   SessionEvents
@@ -16,11 +16,19 @@ import type {
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 
+/** A write that opens a history. */
+interface Begin {
+  readonly op: "open" | "renewEpoch"
+  readonly session: string
+  readonly epoch: string
+  /** When it is written, in epoch milliseconds. */
+  readonly at: number
+}
+
 /** A write to the stored data of a session. */
 export type EventWrite =
-  | { readonly op: "open"; readonly session: string; readonly epoch: string }
+  | Begin
   | ({ readonly op: "append" } & Append)
-  | { readonly op: "renewEpoch"; readonly session: string; readonly epoch: string }
   | { readonly op: "configure"; readonly session: string; readonly configuration: LaunchConfiguration }
   | { readonly op: "remove"; readonly session: string }
 
@@ -59,10 +67,10 @@ const metrics = GroupCommit.metrics("the histories of sessions", {
 
 /** A committer of writes. It registers its metrics with the value 0. Writes that open a history return it. */
 export const make = <W extends EventWrite | CheckpointWrite | Release, E>(
-  options: Pick<GroupCommit.Options<W, History | undefined, E>, "commit" | "prepare">
-): Effect.Effect<GroupCommit.GroupCommit<W, History | undefined, E>, never, Scope.Scope> =>
+  options: Pick<GroupCommit.Options<W, Opened | undefined, E>, "commit" | "prepare">
+): Effect.Effect<GroupCommit.GroupCommit<W, Opened | undefined, E>, never, Scope.Scope> =>
   Effect.flatMap(MetricTags.current, tags =>
-    GroupCommit.make<W, History | undefined, E>({
+    GroupCommit.make<W, Opened | undefined, E>({
       ...options,
       commit: (group, now, isGivenUp) =>
         options.commit(group, now, isGivenUp).pipe(
@@ -84,14 +92,15 @@ const missing = new StoreUnavailable({ reason: "the database returned no history
 export const members = (
   submit: (
     write: EventWrite
-  ) => Effect.Effect<History | undefined, OutOfStep | SessionElsewhere | StoreBusy | StoreUnavailable>
+  ) => Effect.Effect<Opened | undefined, OutOfStep | SessionElsewhere | StoreBusy | StoreUnavailable>
 ): Members => {
   const replace = (write: Exclude<EventWrite, { op: "append" }>) =>
     // Only an append can be out of step.
     Effect.catchTag(submit(write), "OutOfStep", Effect.die)
-  const begin = (op: "open" | "renewEpoch") => (session: string, epoch: string) =>
-    Effect.flatMap(replace({ op, session, epoch }), history =>
-      history === undefined ? missing : Effect.succeed(history)
+  const begin = (op: Begin["op"]) => (session: string, epoch: string) =>
+    Clock.currentTimeMillis.pipe(
+      Effect.flatMap(now => replace({ op, session, epoch, at: Math.trunc(now) })),
+      Effect.flatMap(history => (history === undefined ? missing : Effect.succeed(history)))
     )
   return {
     open: begin("open"),

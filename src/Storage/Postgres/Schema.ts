@@ -137,8 +137,14 @@ const ofSessions: ReadonlyArray<string> = [
     epoch text NOT NULL, head bigint NOT NULL DEFAULT 0, trimmed bigint NOT NULL DEFAULT 0,
     bytes bigint NOT NULL DEFAULT 0, owner uuid, token bigint, recovery_state text,
     -- The epoch of the database in which the history was last opened; null before that.
-    database_epoch text
+    database_epoch text,
+    -- When the session was last active, and what it does, as bits.
+    active_at bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+    activity integer NOT NULL DEFAULT 0,
+    tenant text COLLATE "C" NOT NULL GENERATED ALWAYS AS (split_part(session, '/', 1)) STORED
   ) WITH (fillfactor = 50)`,
+  // It contains all that lists of sessions need. Most events leave it unchanged.
+  "CREATE INDEX histories_by_activity ON causeway.histories (tenant, active_at, session, activity)",
   "CREATE INDEX histories_unfinished ON causeway.histories (owner, id) WHERE recovery_state IS NOT NULL",
   `CREATE TABLE causeway.events (
     history bigint NOT NULL, seq bigint NOT NULL, timestamp bigint NOT NULL, size integer NOT NULL,

@@ -2,7 +2,7 @@
  * The histories of sessions in a PostgreSQL database that several nodes share. They have separate tables. A session
  * belongs to one node at a time.
  */
-import { Context, Duration, Effect, Layer, Metric, MetricLabel, Option, type Scope } from "effect"
+import { Clock, Context, Duration, Effect, Layer, Metric, MetricLabel, Option, type Scope } from "effect"
 import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import { type Retention as Bounds, SessionEvents } from "../../Gateway/SessionEvents.ts"
@@ -158,7 +158,10 @@ export const make = (
     const portions = Portions.make()
     const events = SessionEvents.of({
       ...SessionCommit.members(group.submit),
-      create: (session, epoch) => writes.read(SessionQueries.create(session, epoch)),
+      create: (session, epoch) =>
+        Effect.flatMap(Clock.currentTimeMillis, now =>
+          writes.read(SessionQueries.create(session, epoch, Math.trunc(now)))
+        ),
       release: session =>
         Effect.suspend(() => {
           const token = owned.tokenOf(session)
@@ -176,6 +179,7 @@ export const make = (
         writes.read(SessionQueries.saveCheckpoint(session, checkpoint), longTimeoutMillis),
       configuration: session => reads.read(SessionQueries.configuration(session)),
       summaries: sessions => reads.read(SessionQueries.summaries(sessions)),
+      active: query => reads.read(SessionQueries.active(query)),
       sessions: (after, limit) => reads.read(SessionQueries.sessions(after, limit)),
       unfinished: reads.read(SessionQueries.unfinished(node, millis)),
       isShared: true,

@@ -6,7 +6,7 @@ import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import {
   type Retention as Bounds,
-  type History,
+  type Opened as OpenedHistory,
   OutOfStep,
   SessionEvents,
   SessionUnreadable
@@ -38,7 +38,7 @@ const trimPortion = 500
 const outcomeOf = (
   write: EventWrite | CheckpointWrite,
   outcome: EventOutcome | WriteFailure
-): Either.Either<History | undefined, OutOfStep | StoreUnavailable> => {
+): Either.Either<OpenedHistory | undefined, OutOfStep | StoreUnavailable> => {
   switch (outcome._tag) {
     case "Stored":
       return Either.right(outcome.history)
@@ -49,7 +49,11 @@ const outcomeOf = (
   }
 }
 
-type Group = GroupCommit.GroupCommit<EventWrite | CheckpointWrite, History | undefined, OutOfStep | StoreUnavailable>
+type Group = GroupCommit.GroupCommit<
+  EventWrite | CheckpointWrite,
+  OpenedHistory | undefined,
+  OutOfStep | StoreUnavailable
+>
 
 interface Opened {
   readonly group: Group
@@ -163,6 +167,7 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
                 })
               : Effect.void
         ),
+      active: query => read(queries => queries.active(query)),
       sessions: (after, limit) => read(queries => queries.sessions(after, limit)),
       find: session => find(queries => queries.find(session), session),
       read: (session, after, limit) =>

@@ -99,7 +99,8 @@ export const tables: ReadonlyArray<Table> = [
       ...numbers("id"),
       ...texts("session", "epoch"),
       ...numbers("head", "trimmed", "bytes"),
-      ...texts("recovery_state")
+      ...texts("recovery_state"),
+      ...numbers("active_at", "activity")
     ],
     sqlite: { database: "sessions", order: "id" },
     postgres: { order: numbers("id"), overriding: "OVERRIDING SYSTEM VALUE" }

@@ -42,7 +42,8 @@ describe("Requests over the socket", () => {
       createdAt: created.session.createdAt,
       updatedAt: created.session.createdAt,
       epoch: created.session.epoch,
-      headSeq: 0
+      headSeq: 0,
+      ...{ running: false, waiting: false, failed: false }
     })
     const { session } = yield* acme.get("session", { type: "start_session", sessionId: created.session.id })
     expect(session).toMatchObject({ state: "active", title: "Mine" })

@@ -53,7 +53,7 @@ export const viewOfStored = (
   // If the summary cannot be read, nothing counts as lost.
   const parts = summary ? partsOf(summary.hasEnvironment, summary.hasDeployment) : record.configured
   const losses = lossesOf(record, secrets ?? {}, parts)
-  const view = toView(record, secrets === undefined ? { ...losses, secrets: [] } : losses)
+  const view = toView(record, secrets === undefined ? { ...losses, secrets: [] } : losses, summary ?? undefined)
   return { ...view, headSeq: summary?.headSeq ?? record.headSeq }
 }
 

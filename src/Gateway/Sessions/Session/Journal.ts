@@ -2,8 +2,9 @@
 import { type Context, Duration, Effect, Schedule } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { type EventBody, event } from "../../Protocol/Event.ts"
-import type { Append, History, OutOfStep, SessionElsewhere, SessionEvents } from "../../SessionEvents.ts"
+import type { Append, History, Opened, OutOfStep, SessionElsewhere, SessionEvents } from "../../SessionEvents.ts"
 import type { Frame } from "../../Sessions.ts"
+import * as Activity from "./Activity.ts"
 import { encodeRecovery, type SessionState, type Turns, type Update } from "./SessionState.ts"
 
 /** Ended turns whose trace ids are kept: results may arrive after the end of their turn. */
@@ -42,7 +43,7 @@ export interface Options {
   /** Epoch milliseconds. */
   readonly now: () => number
   readonly traceId: Effect.Effect<string>
-  readonly history: History
+  readonly history: Opened
   readonly state: SessionState
   /** Called with each update that took effect, and its events as stored. It must not throw. */
   readonly onUpdate: (update: Update, frames: ReadonlyArray<Frame>) => void
@@ -55,6 +56,7 @@ interface Attempt {
   readonly append: Append
   readonly before: SessionState
   readonly update: Update
+  readonly activity: Activity.State
   isApplied: boolean
 }
 
@@ -83,6 +85,8 @@ export class Journal {
   private headSeq: number
   private recoveryState: string | null
   private current: SessionState
+  private currentActivity: Activity.State
+  private lastEventAt: number | null
   private lastTimestamp = 0
   private unknown: ReadonlyArray<Attempt> = []
   private lost = false
@@ -92,6 +96,8 @@ export class Journal {
     this.headSeq = options.history.headSeq
     this.recoveryState = options.history.recoveryState
     this.current = options.state
+    this.currentActivity = Activity.initial(options.history.activity)
+    this.lastEventAt = options.history.lastEventAt
   }
 
   readonly state = (): SessionState => this.current
@@ -99,6 +105,11 @@ export class Journal {
   readonly history = (): Pick<History, "epoch" | "headSeq"> => ({
     epoch: this.options.history.epoch,
     headSeq: this.headSeq
+  })
+
+  readonly activity = (): Pick<Opened, "activity" | "lastEventAt"> => ({
+    activity: this.currentActivity.shown,
+    lastEventAt: this.lastEventAt
   })
 
   /** Whether the stored history was replaced or removed, or belongs to another node: no further update takes effect. */
@@ -210,14 +221,15 @@ export class Journal {
     const needsTrace = begins || update.events.some(body => this.traces.of(body) === undefined)
     return Effect.flatMap(needsTrace ? this.options.traceId : noTrace, traceId => {
       if (begins) this.traces.begin(turns, traceId)
-      const append = this.appendOf(update, recoveryState, traceId)
-      const attempt: Attempt = { append, before, update, isApplied: false }
+      const activity = Activity.after(this.currentActivity, update)
+      const append = this.appendOf(update, recoveryState, traceId, activity)
+      const attempt: Attempt = { append, before, update, activity, isApplied: false }
       onAttempt(attempt)
       return Effect.as(this.submit(attempt), update)
     })
   }
 
-  private appendOf(update: Update, recoveryState: string | null, traceId: string): Append {
+  private appendOf(update: Update, recoveryState: string | null, traceId: string, activity: Activity.State): Append {
     const { history, now, session, sessionId } = this.options
     const timestamp = Math.max(now(), this.lastTimestamp)
     this.lastTimestamp = timestamp
@@ -226,13 +238,21 @@ export class Journal {
       const seq = after + 1 + index
       return JSON.stringify(event({ sessionId, seq, timestamp, traceId: this.traces.of(body) ?? traceId }, body))
     })
-    const append = { session, epoch: history.epoch, after, timestamp, texts, recoveryState }
     const { receipt, revoked } = update
-    return hasReceipt(update) ? { ...append, receipt, revoked } : append
+    return {
+      ...{ session, epoch: history.epoch, after, timestamp, texts, recoveryState },
+      ...(hasReceipt(update) ? { receipt, revoked } : {}),
+      ...(activity === this.currentActivity ? {} : { activity: { ...activity.shown, at: timestamp } })
+    }
   }
 
   private submit(attempt: Attempt): Effect.Effect<void, StoreBusy | StoreUnavailable> {
-    return this.options.events.append(attempt.append).pipe(
+    const { append } = attempt
+    const { activity } = append
+    // An attempt may be repeated much later. Lists rely on a time that is not long ago.
+    const at = Math.max(this.options.now(), append.timestamp)
+    const request = activity === undefined ? append : { ...append, activity: { ...activity, at } }
+    return this.options.events.append(request).pipe(
       Effect.tapErrorTag("StoreUnavailable", () => this.remember(attempt)),
       Effect.catchTags({
         OutOfStep: error => Effect.zipRight(this.remember(attempt), this.isAhead(error)),
@@ -258,7 +278,7 @@ export class Journal {
   }
 
   private apply(attempt: Attempt): void {
-    const { append, update } = attempt
+    const { activity, append, update } = attempt
     const frames = update.events.map(
       (body, index): Frame => ({
         seq: append.after + 1 + index,
@@ -269,6 +289,8 @@ export class Journal {
     this.headSeq = append.after + append.texts.length
     this.recoveryState = append.recoveryState
     this.current = update.state
+    this.currentActivity = activity
+    if (append.texts.length > 0) this.lastEventAt = append.timestamp
     this.unknown = []
     attempt.isApplied = true
     this.options.onUpdate(update, frames)

@@ -12,7 +12,7 @@ import type { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { AgentPlatform } from "../../../Upstream/AgentPlatform.ts"
 import { isLarge, turnOf } from "../../../Upstream/PlatformSocket.ts"
 import { FairPool, sharedPool } from "../../FairPool.ts"
-import { type History, type SessionElsewhere, SessionEvents } from "../../SessionEvents.ts"
+import { type History, type Opened, type SessionElsewhere, SessionEvents } from "../../SessionEvents.ts"
 import type { Subscriber } from "../../Sessions.ts"
 import { backgroundCleanups, type Settings, subscriberInterval } from "../Settings.ts"
 import { Journal } from "./Journal.ts"
@@ -125,7 +125,7 @@ export const openHistory = (
   { events }: Pick<Shared, "events">,
   key: string,
   { epoch, headSeq }: Pick<SessionRecord, "epoch" | "headSeq">
-): Effect.Effect<History, SessionElsewhere | StoreBusy | StoreUnavailable> =>
+): Effect.Effect<Opened, SessionElsewhere | StoreBusy | StoreUnavailable> =>
   Effect.gen(function* () {
     // In a shared database the history was created before the record. If it is missing, clients may have seen its events.
     const history = yield* events.open(key, events.isShared ? yield* randomId : epoch)
@@ -167,7 +167,7 @@ export class SessionCore implements Recorded {
   constructor(
     readonly shared: Shared,
     record: SessionRecord,
-    history: History,
+    history: Opened,
     state: State.SessionState
   ) {
     this.key = keyOf(record.tenant, record.id)
@@ -176,7 +176,7 @@ export class SessionCore implements Recorded {
     this.usedAt = shared.monotonic()
   }
 
-  private journalOf(history: History, state: State.SessionState): Journal {
+  private journalOf(history: Opened, state: State.SessionState): Journal {
     const { events, now, traceId } = this.shared
     return new Journal({
       session: this.key,

@@ -9,6 +9,7 @@ import * as Supervision from "../../../base/Supervision.ts"
 import { type PreconditionFailed, type Store, type StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import type { Precondition } from "../../../Kv/Write.ts"
 import { LostPart, Session } from "../../Protocol/Fields.ts"
+import type { Summary } from "../../SessionEvents.ts"
 import type { CreateSession } from "../../Sessions.ts"
 
 /** 32 random hexadecimal digits. */
@@ -49,7 +50,10 @@ export const namespaceOf = (tenant: string): string => `tenant:${tenant}/session
 
 /** A session as it is stored: what clients see, and which secrets and parts of the configuration it should have. */
 export const SessionRecord = Schema.Struct({
-  ...Struct.omit(Session.fields, "missingSecrets", "missingConfiguration"),
+  ...Struct.omit(
+    Session.fields,
+    ...(["lastEventAt", "running", "waiting", "failed", "missingSecrets", "missingConfiguration"] as const)
+  ),
   /** Names of the secrets, which are kept in memory only. */
   secretNames: Schema.Array(Schema.String),
   /** The parts of the launch configuration, which are stored in the session database. */
@@ -105,12 +109,25 @@ export const lossesOf = (
   configuration: configured.filter(part => !parts.includes(part))
 })
 
-/** The view of a record for clients, with the losses of the session. */
+/** What a session that has no events does. */
+export const idle: Recent = { lastEventAt: null, running: false, waiting: false, failed: false }
+
+/** What the history of a session knows in addition to its record. */
+export type Recent = Pick<Summary, "lastEventAt" | "running" | "waiting" | "failed">
+
+const recentOf = ({ failed, lastEventAt, running, waiting }: Recent) => ({
+  ...(lastEventAt === null ? {} : { lastEventAt }),
+  ...{ running, waiting, failed }
+})
+
+/** The view of a record for clients, with the losses of the session. `recent` is absent if it cannot be read. */
 export const toView = (
   { id, tenant, agentType, title, state, instanceId, createdAt, updatedAt, epoch, headSeq }: Session,
-  { configuration, secrets }: Losses
+  { configuration, secrets }: Losses,
+  recent: Recent | undefined
 ): Session => ({
   ...{ id, tenant, agentType, title, state, instanceId, createdAt, updatedAt, epoch, headSeq },
+  ...(recent === undefined ? {} : recentOf(recent)),
   ...(secrets.length === 0 ? {} : { missingSecrets: secrets }),
   ...(configuration.length === 0 ? {} : { missingConfiguration: configuration })
 })

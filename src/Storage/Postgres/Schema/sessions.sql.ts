@@ -47,6 +47,10 @@ AS $function$
   )
 $function$`
 
+/** SQL for when the newest event of a history `h` was received. It may be removed already. */
+export const lastEventAt = `CASE WHEN h.head > 0 THEN coalesce(
+  (SELECT e.timestamp FROM causeway.events e WHERE e.history = h.id AND e.seq = h.head), h.active_at) END`
+
 /**
  * Writes to the histories of many sessions in one call. It does what `Storage/Sqlite/SessionEvents/Writer` does, and
  * checks that each session belongs to the node. The writes are ordered by session, and each locks the row of its
@@ -81,7 +85,8 @@ BEGIN
   FOR w IN
     SELECT * FROM json_to_recordset(writes) r(
       op text, session text, token bigint, epoch text, after bigint, timestamp bigint, count integer, size bigint,
-      state text, receipt text, digest text, turn text, revoked text, environment text, deployment text
+      state text, receipt text, digest text, turn text, revoked text, environment text, deployment text,
+      activity integer, at bigint
     )
   LOOP
     result := 'null';
@@ -89,7 +94,9 @@ BEGIN
       UPDATE causeway.histories u
       SET head = u.head + w.count, bytes = u.bytes + w.size,
         -- The value that is there is not written again.
-        recovery_state = CASE WHEN u.recovery_state IS DISTINCT FROM w.state THEN w.state ELSE u.recovery_state END
+        recovery_state = CASE WHEN u.recovery_state IS DISTINCT FROM w.state THEN w.state ELSE u.recovery_state END,
+        active_at = greatest(u.active_at, w.at),
+        activity = coalesce(w.activity, u.activity)
       WHERE u.session = w.session AND u.epoch = w.epoch AND u.head = w.after
         AND u.owner = node AND u.token = w.token
       RETURNING u.* INTO h;
@@ -147,7 +154,8 @@ BEGIN
 
     SELECT * INTO h FROM causeway.histories f WHERE f.session = w.session FOR UPDATE;
     IF NOT FOUND AND w.op IN ('open', 'renewEpoch') THEN
-      INSERT INTO causeway.histories (session, epoch) VALUES (w.session, w.epoch) ON CONFLICT (session) DO NOTHING;
+      INSERT INTO causeway.histories (session, epoch, active_at) VALUES (w.session, w.epoch, w.at)
+      ON CONFLICT (session) DO NOTHING;
       SELECT * INTO h FROM causeway.histories f WHERE f.session = w.session FOR UPDATE;
     END IF;
     is_allowed := CASE
@@ -178,7 +186,8 @@ BEGIN
         WHERE u.id = h.id RETURNING u.* INTO h;
       END IF;
       result := json_build_object('_tag', 'Opened', 'token', h.token, 'history', json_build_object(
-        'epoch', h.epoch, 'headSeq', h.head, 'trimmedSeq', h.trimmed, 'recoveryState', h.recovery_state
+        'epoch', h.epoch, 'headSeq', h.head, 'trimmedSeq', h.trimmed, 'recoveryState', h.recovery_state,
+        'activity', h.activity, 'lastEventAt', ${lastEventAt}
       ));
     ELSIF w.op = 'configure' THEN
       IF w.environment IS NULL AND w.deployment IS NULL THEN

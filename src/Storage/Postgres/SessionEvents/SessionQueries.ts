@@ -2,7 +2,10 @@
  * The queries of the session event log. Each is one statement, and so reads one snapshot.
  */
 import { constVoid } from "effect/Function"
+import { activityOf, matching, positionOf } from "../../../Gateway/SessionEvents/ActivityBits.ts"
 import {
+  type ActivePosition,
+  type ActiveQuery,
   type Checkpoint,
   type EventPage,
   type History,
@@ -15,7 +18,8 @@ import {
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
 import type { Peer, ReachablePeer, SessionOwner } from "../../../Gateway/SessionNodes.ts"
-import { calling, first, type Query, textArray } from "../Database/Statement.ts"
+import { bigintArray, calling, first, type Query, textArray } from "../Database/Statement.ts"
+import { lastEventAt } from "../Schema/sessions.sql.ts"
 
 type HistoryRow = readonly [epoch: string, head: number, trimmed: number, recoveryState: string | null]
 
@@ -26,11 +30,11 @@ const historyOf = ([epoch, headSeq, trimmedSeq, recoveryState]: HistoryRow): His
   recoveryState
 })
 
-/** Adds an empty history, unless the session has one. */
-export const create = (session: string, epoch: string): Query<void> => ({
-  text: `INSERT INTO causeway.histories (session, epoch, database_epoch) VALUES ($1, $2, causeway.epoch())
-    ON CONFLICT (session) DO NOTHING`,
-  values: [session, epoch],
+/** Adds an empty history, unless the session has one. `at` is the time in epoch milliseconds. */
+export const create = (session: string, epoch: string, at: number): Query<void> => ({
+  text: `INSERT INTO causeway.histories (session, epoch, active_at, database_epoch)
+    VALUES ($1, $2, $3, causeway.epoch()) ON CONFLICT (session) DO NOTHING`,
+  values: [session, epoch, at],
   decode: constVoid
 })
 
@@ -124,17 +128,33 @@ export const configuration = (session: string): Query<LaunchConfiguration> => ({
 
 /** The summaries of sessions, in their order. */
 export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<Summary>> => ({
-  text: `SELECT h.head, c.environment IS NOT NULL, c.deployment IS NOT NULL
+  text: `SELECT h.head, ${lastEventAt}, coalesce(h.activity, 0), c.environment IS NOT NULL, c.deployment IS NOT NULL
     FROM unnest($1::text[]) WITH ORDINALITY s(session, position)
     LEFT JOIN causeway.histories h ON h.session = s.session
     LEFT JOIN causeway.launch_configurations c ON c.session = s.session
     ORDER BY s.position`,
   values: [textArray(sessions)],
   decode: rows =>
-    (rows as ReadonlyArray<readonly [number | null, boolean, boolean]>).map(
-      ([headSeq, hasEnvironment, hasDeployment]) => ({ headSeq, hasEnvironment, hasDeployment })
+    (rows as ReadonlyArray<readonly [number | null, number | null, number, boolean, boolean]>).map(
+      ([headSeq, lastEventAt, activity, hasEnvironment, hasDeployment]) => ({
+        ...{ headSeq, lastEventAt, ...activityOf(activity), hasEnvironment, hasDeployment }
+      })
     )
 })
+
+/** The sessions of a tenant by their activity. */
+export const active = (query: ActiveQuery): Query<ReadonlyArray<ActivePosition>> => {
+  const { at, isBefore, session } = positionOf(query)
+  const [comparison, order] = isBefore ? ["<", "DESC"] : [">", "ASC"]
+  return {
+    // The planner knows how often a value occurs, and so whether a scan in the order of the index ends early.
+    text: `SELECT active_at, session FROM causeway.histories
+      WHERE tenant = $1 AND (active_at, session) ${comparison} ($2, $3) AND activity = ANY ($4::bigint[])
+      ORDER BY active_at ${order}, session ${order} LIMIT $5`,
+    values: [query.tenant, at, session, bigintArray(matching(query.filter)), query.limit],
+    decode: rows => (rows as ReadonlyArray<readonly [number, string]>).map(([at, session]) => ({ at, session }))
+  }
+}
 
 /** Sessions of which a history or a launch configuration is stored, after another one. */
 export const sessions = (after: string, limit: number): Query<ReadonlyArray<string>> => ({

@@ -3,8 +3,9 @@
  */
 import { Effect, Either, Exit } from "effect"
 import { compare } from "../../../Client/KeyOrder.ts"
+import { activityOf, bitsOf } from "../../../Gateway/SessionEvents/ActivityBits.ts"
 import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
-import { type History, OutOfStep, type Retention, SessionElsewhere } from "../../../Gateway/SessionEvents.ts"
+import { type Opened, OutOfStep, type Retention, SessionElsewhere } from "../../../Gateway/SessionEvents.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import type * as SessionCommit from "../../Commit/SessionCommit.ts"
 import { isOfContent, type QueryError, unavailable } from "../Database/DatabaseError.ts"
@@ -19,10 +20,15 @@ export type EventWrite =
   | SessionCommit.EventWrite
   | { readonly op: "release"; readonly session: string; readonly token: number }
 
+interface OpenedRow extends Omit<Opened, "activity"> {
+  /** As bits. */
+  readonly activity: number
+}
+
 /** The outcome of one write: null if it was stored. */
 type Outcome =
   | null
-  | { readonly _tag: "Opened"; readonly token: number; readonly history: History }
+  | { readonly _tag: "Opened"; readonly token: number; readonly history: OpenedRow }
   | { readonly _tag: "OutOfStep"; readonly headSeq: number | null }
   | { readonly _tag: "Elsewhere" }
 
@@ -51,13 +57,15 @@ const membersOf = (write: EventWrite, tokenOf: LeaseHolder["tokenOf"]): object =
   const token = op === "open" ? undefined : tokenOf(session)
   if (op === "configure") return { op, session, token, ...write.configuration }
   if (op !== "append") return { ...write, token }
-  const { after, epoch, receipt, recoveryState: state, revoked, texts, timestamp } = write
+  const { activity, after, epoch, receipt, recoveryState: state, revoked, texts, timestamp } = write
   const size = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
   const { digest, id, turnId: turn } = receipt ?? {}
   return {
     ...{ op, session, token, epoch, after, timestamp, count: texts.length, size, state, digest, turn },
     receipt: id === undefined ? undefined : storedId(id),
-    revoked: revoked === undefined ? undefined : storedId(revoked)
+    revoked: revoked === undefined ? undefined : storedId(revoked),
+    activity: activity === undefined ? undefined : bitsOf(activity),
+    at: activity?.at
   }
 }
 
@@ -87,7 +95,7 @@ const decode = ({ order }: Encoded, result: string): ReadonlyArray<Outcome> => {
 export type WriteError = OutOfStep | SessionElsewhere | StoreUnavailable
 
 /** The result of a write. One that opens a history returns it. */
-type Result = Either.Either<History | undefined, WriteError>
+type Result = Either.Either<Opened | undefined, WriteError>
 
 /** The connections, this node and its sessions. */
 export interface Options {
@@ -124,7 +132,7 @@ export const make = ({ lastServerTime, lease, node, notifications, owned, pool, 
       case "Opened":
         owned.add(session, outcome.token)
         if (op === "renewEpoch") notifications.changed(session)
-        return Either.right(outcome.history)
+        return Either.right({ ...outcome.history, activity: activityOf(outcome.history.activity) })
       case "OutOfStep":
         return Either.left(new OutOfStep({ session, headSeq: outcome.headSeq }))
       case "Elsewhere":

@@ -1,6 +1,9 @@
 /** The reads of the session database. */
 import type Database from "better-sqlite3"
+import { activityOf, type BitFilter, bitFilter, positionOf } from "../../../Gateway/SessionEvents/ActivityBits.ts"
 import {
+  type ActivePosition,
+  type ActiveQuery,
   type Checkpoint,
   type EventPage,
   type History,
@@ -13,6 +16,11 @@ import {
 } from "../../../Gateway/SessionEvents.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/ReadConnection.ts"
+import { lastEventAt } from "./Tables.ts"
+
+interface SummaryRow extends Pick<Summary, "headSeq" | "lastEventAt"> {
+  readonly activity: number
+}
 
 interface Row extends History {
   readonly id: number
@@ -57,6 +65,13 @@ export class Queries {
     return this.connection.inSnapshot(() => sessions.map(session => this.summary(session)))
   }
 
+  active(query: ActiveQuery): ReadonlyArray<ActivePosition> {
+    const { isBefore, ...position } = positionOf(query)
+    const { activeAfter, activeBefore } = this.statements
+    const { limit, tenant } = query
+    return (isBefore ? activeBefore : activeAfter).all({ tenant, limit, ...position, ...bitFilter(query.filter) })
+  }
+
   unfinished(): ReadonlyArray<Unfinished> {
     return this.statements.unfinished.all()
   }
@@ -72,11 +87,13 @@ export class Queries {
 
   /** `null` if a row is damaged, so that the other sessions are listed. */
   private summary(session: string): Summary | null {
-    const { find, parts } = this.statements
+    const { parts, summary } = this.statements
     try {
       const { hasDeployment, hasEnvironment } = parts.get(session) ?? { hasDeployment: 0, hasEnvironment: 0 }
+      const { activity, ...ofHistory } = summary.get(session) ?? { headSeq: null, lastEventAt: null, activity: 0 }
       return {
-        headSeq: find.get(session)?.headSeq ?? null,
+        ...ofHistory,
+        ...activityOf(activity),
         hasEnvironment: hasEnvironment === 1,
         hasDeployment: hasDeployment === 1
       }
@@ -94,7 +111,19 @@ const historyOf = ({ epoch, headSeq, trimmedSeq, recoveryState }: Row): History 
   recoveryState
 })
 
+const active = (db: Database.Database, comparison: "<" | ">", order: "ASC" | "DESC") =>
+  db.prepare<[Omit<ActiveQuery, "from" | "filter"> & ActivePosition & BitFilter], ActivePosition>(
+    `SELECT active_at AS at, session FROM histories
+     WHERE tenant = @tenant AND (active_at, session) ${comparison} (@at, @session) AND activity & @mask = @wanted
+     ORDER BY active_at ${order}, session ${order} LIMIT @limit`
+  )
+
 const prepare = (db: Database.Database) => ({
+  activeBefore: active(db, "<", "DESC"),
+  activeAfter: active(db, ">", "ASC"),
+  summary: db.prepare<[string], SummaryRow>(
+    `SELECT head AS headSeq, activity, ${lastEventAt} AS lastEventAt FROM histories WHERE session = ?`
+  ),
   find: db.prepare<[string], Row>(
     "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, recovery_state AS recoveryState FROM histories WHERE session = ?"
   ),

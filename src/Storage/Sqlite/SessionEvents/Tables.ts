@@ -2,8 +2,16 @@
  * The tables of the session database as its writer changes them.
  */
 import type Database from "better-sqlite3"
+import { activityOf, bitsOf } from "../../../Gateway/SessionEvents/ActivityBits.ts"
 import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
-import type { Append, Checkpoint, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
+import type {
+  Append,
+  Checkpoint,
+  History,
+  LaunchConfiguration,
+  Opened,
+  Retention
+} from "../../../Gateway/SessionEvents.ts"
 import type { CheckpointWrite, EventWrite } from "../../Commit/SessionCommit.ts"
 import type { Format, Migration } from "../Database/Connection.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
@@ -20,8 +28,13 @@ const migrations: ReadonlyArray<Migration> = [
         head INTEGER NOT NULL,
         trimmed INTEGER NOT NULL,
         bytes INTEGER NOT NULL,
-        recovery_state TEXT
+        recovery_state TEXT,
+        active_at INTEGER NOT NULL DEFAULT 0,
+        activity INTEGER NOT NULL DEFAULT 0,
+        tenant TEXT GENERATED ALWAYS AS (substr(session, 1, instr(session, '/') - 1)) VIRTUAL
       ) STRICT`,
+      // It contains all that lists of sessions need.
+      "CREATE INDEX histories_by_activity ON histories (tenant, active_at, session, activity)",
       "CREATE INDEX histories_unfinished ON histories (id) WHERE recovery_state IS NOT NULL",
       `CREATE TABLE events (
         id INTEGER PRIMARY KEY,
@@ -79,12 +92,17 @@ export const format: Format = {
 
 /** The outcome of one write of a group. Only `open` and `renewEpoch` return the history. */
 export type EventOutcome =
-  | { readonly _tag: "Stored"; readonly history: History | undefined }
+  | { readonly _tag: "Stored"; readonly history: Opened | undefined }
   | { readonly _tag: "OutOfStep"; readonly headSeq: number | null }
 
 interface Row extends History {
   readonly id: number
   readonly bytes: number
+}
+
+interface OpenedRow extends Row {
+  readonly activity: number
+  readonly lastEventAt: number | null
 }
 
 interface OldEvent {
@@ -142,12 +160,12 @@ class Tables {
   private applyOne(write: EventWrite | CheckpointWrite): EventOutcome {
     switch (write.op) {
       case "open":
-        return this.open(write.session, write.epoch)
+        return this.open(write.session, write.epoch, write.at)
       case "append":
         return this.append(write)
       case "renewEpoch":
         this.statements.renewEpoch.run(write.epoch, write.session)
-        return this.open(write.session, write.epoch)
+        return this.open(write.session, write.epoch, write.at)
       case "configure":
         this.configure(write.session, write.configuration)
         return stored
@@ -161,10 +179,10 @@ class Tables {
     }
   }
 
-  private open(session: string, epoch: string): EventOutcome {
-    this.statements.open.run(session, epoch)
-    const { headSeq, trimmedSeq, recoveryState, epoch: current } = this.statements.find.get(session)!
-    return { _tag: "Stored", history: { epoch: current, headSeq, trimmedSeq, recoveryState } }
+  private open(session: string, epoch: string, at: number): EventOutcome {
+    this.statements.open.run(session, epoch, at)
+    const { activity, bytes, id, ...history } = this.statements.opened.get(session)!
+    return { _tag: "Stored", history: { ...history, activity: activityOf(activity) } }
   }
 
   private saveCheckpoint(session: string, { epoch, seq, text }: Checkpoint): void {
@@ -199,7 +217,7 @@ class Tables {
   }
 
   private append(append: Append): EventOutcome {
-    const { session, epoch, after, timestamp, texts, recoveryState, receipt, revoked } = append
+    const { activity, session, epoch, after, timestamp, texts, recoveryState, receipt, revoked } = append
     const row = this.statements.find.get(session)
     if (row === undefined || row.epoch !== epoch || row.headSeq !== after) {
       return { _tag: "OutOfStep", headSeq: row?.headSeq ?? null }
@@ -225,6 +243,7 @@ class Tables {
       this.statements.limitReceipts.run(row.id, maxReceipts)
     }
     this.statements.update.run(headSeq, trimmedSeq, bytes, recoveryState, row.id)
+    if (activity !== undefined) this.statements.activate.run(activity.at, bitsOf(activity), row.id)
     return stored
   }
 
@@ -244,14 +263,25 @@ class Tables {
   }
 }
 
+/** SQL for when the newest event of a history was received. It may be removed already. */
+export const lastEventAt = `CASE WHEN head > 0 THEN coalesce(
+  (SELECT e.timestamp FROM events e WHERE e.history = histories.id AND e.seq = histories.head), active_at) END`
+
 const prepare = (db: Database.Database) => ({
   open: db.prepare(
-    "INSERT INTO histories (session, epoch, head, trimmed, bytes, recovery_state) VALUES (?, ?, 0, 0, 0, NULL) ON CONFLICT DO NOTHING"
+    `INSERT INTO histories (session, epoch, head, trimmed, bytes, recovery_state, active_at, activity)
+     VALUES (?, ?, 0, 0, 0, NULL, ?, 0) ON CONFLICT DO NOTHING`
   ),
   renewEpoch: db.prepare("UPDATE histories SET epoch = ? WHERE session = ?"),
   find: db.prepare<[string], Row>(
     "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bytes, recovery_state AS recoveryState FROM histories WHERE session = ?"
   ),
+  opened: db.prepare<[string], OpenedRow>(
+    `SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bytes, recovery_state AS recoveryState, activity,
+       ${lastEventAt} AS lastEventAt
+     FROM histories WHERE session = ?`
+  ),
+  activate: db.prepare("UPDATE histories SET active_at = max(active_at, ?), activity = ? WHERE id = ?"),
   update: db.prepare("UPDATE histories SET head = ?, trimmed = ?, bytes = ?, recovery_state = ? WHERE id = ?"),
   configure: db.prepare(
     `INSERT INTO launch_configurations (session, has_environment, has_deployment, environment, deployment)

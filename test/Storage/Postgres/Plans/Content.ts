@@ -43,7 +43,7 @@ export const content: ReadonlyArray<string> = [
      ('${gone}', now() - interval '1 hour', now() - interval '1 minute')`,
   // Half of those with something to recover are of a node that is gone.
   `INSERT INTO causeway.histories (session, epoch, head, bytes, owner, token, recovery_state)
-   SELECT 't' || n % 3000 || '/' || n, 'e', CASE n WHEN 1 THEN 40000 ELSE 2 END, CASE n WHEN 1 THEN 400000 ELSE 20 END,
+   SELECT CASE WHEN n > 50000 THEN 'big' ELSE 't' || n % 3000 END || '/' || n, 'e', CASE n WHEN 1 THEN 40000 ELSE 2 END, CASE n WHEN 1 THEN 400000 ELSE 20 END,
      CASE n % 2 WHEN 1 THEN '${node}'::uuid ELSE '${gone}'::uuid END, n, CASE WHEN n <= ${unfinished} THEN '{}' END
    FROM generate_series(1, 60000) n`,
   `INSERT INTO causeway.events (history, seq, timestamp, size, text)

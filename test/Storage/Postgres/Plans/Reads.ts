@@ -1,5 +1,6 @@
 /** Queries of the service, with what they may read. */
 
+import type { ActiveQuery } from "../../../../src/Gateway/SessionEvents.ts"
 import type { ChangeQuery } from "../../../../src/Kv/ChangeLog.ts"
 import type { EntryQuery } from "../../../../src/Storage/KeyOrder.ts"
 import * as ListQueries from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
@@ -25,6 +26,9 @@ const counting = 110 + 5001 + 2001
 
 const address = (index: number) => ({ namespace: "tenant:big/all", key: `k${String(index).padStart(6, "0")}` })
 const addresses = Array.from({ length: 1000 }, (_, index) => address(1 + 70 * index))
+
+const active = (from: ActiveQuery["from"], filter: ActiveQuery["filter"] = {}) =>
+  SessionQueries.active({ tenant: "big", limit: 201, from, filter })
 
 const sessions = Array.from({ length: 100 }, (_, index) => `t${(1 + 500 * index) % 3000}/${1 + 500 * index}`)
 
@@ -114,6 +118,9 @@ export const reads: ReadonlyArray<Case> = [
   reading("a checkpoint", SessionQueries.checkpoint("t1/1"), 5),
   reading("a launch configuration", SessionQueries.configuration("t1/1"), 5),
   reading("summaries", SessionQueries.summaries(sessions), 110),
+  reading("the last active sessions", active({ before: { at: Number.MAX_SAFE_INTEGER, session: "big/" } }), 210),
+  reading("sessions by activity", active({ after: { at: 0, session: "big/55000" } }), 210),
+  reading("sessions by a common activity", active({ after: { at: 0, session: "" } }, { waiting: false }), 210),
   reading("stored sessions", SessionQueries.sessions("t1/1", 100), 110),
   reading("abandoned sessions", SessionQueries.abandoned(node, 10_000), 3 * unfinished),
   reading("taken sessions", SessionQueries.taken(sessions, node), 110),

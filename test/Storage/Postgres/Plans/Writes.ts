@@ -103,9 +103,9 @@ export const writes: ReadonlyArray<Case> = [
       randomUUID(),
       ...SessionWriter.encode(
         [
-          { op: "open", session: "t3/3", epoch: "e" },
-          { op: "open", session: "new/1", epoch: "e" },
-          { op: "renewEpoch", session: "t5/5", epoch: "e" },
+          { op: "open", session: "t3/3", epoch: "e", at: 0 },
+          { op: "open", session: "new/1", epoch: "e", at: 0 },
+          { op: "renewEpoch", session: "t5/5", epoch: "e", at: 0 },
           { op: "configure", session: "t5/5", configuration: { environment: "{}", deployment: null } },
           { op: "remove", session: "t7/7" },
           { op: "release", session: "t9/9", token: 9 }
