@@ -128,7 +128,8 @@ export const pageOf = (
     }
     let position = cursor === undefined ? first : yield* decodeCursor(tenant, cursor, filter)
     const records = new Map<string, SessionRecord>()
-    for (let reads = 0; reads < maxReads && records.size < limit; reads++) {
+    let isCut = false
+    for (let reads = 0; reads < maxReads && records.size < limit && !isCut; reads++) {
       const { at, direction, session } = position
       const rest = limit - records.size
       const from = direction === "before" ? { before: { at, session } } : { after: { at, session } }
@@ -137,6 +138,7 @@ export const pageOf = (
       const read = sessions.length === 0 ? [] : yield* recordsOf(store, tenant, sessions)
       for (const record of Arr.getSomes(read)) records.set(record.id, record)
       const isAtEnd = read.length === found.length
+      isCut = read.length < sessions.length
       // One read is a snapshot, so that no session has moved.
       if (isAtEnd && (direction === "after" || position === first)) {
         return { records: [...records.values()], cursor: undefined }
