@@ -325,6 +325,26 @@ describe("Conversations over the socket", () => {
     })
   )
 
+  it.scopedLive("of 20,000 events come, with the newest events, in few frames", () =>
+    Effect.gen(function* () {
+      const turns = Array.from({ length: 200 }, (_, number) => {
+        const ids = { turnId: `t${number}`, messageId: `m${number}` }
+        const deltas = Array.from({ length: 96 }, () => ({ type: "text_delta", ...ids, text: "some words " }) as const)
+        const started = { type: "turn_started", turnId: ids.turnId, content: "hello" } as const
+        const end = { type: "turn_completed", turnId: ids.turnId } as const
+        return [started, { type: "text_start", ...ids } as const, ...deltas, { type: "text_end", ...ids } as const, end]
+      })
+      const { client, ids } = yield* over([numbered(turns.flat())], EventsInMemory.layer({ events: 1e6, bytes: 1e9 }))
+      const sessionId = ids[0]!
+      const { conversation } = yield* conversationOf(client, sessionId)
+      assert.lengthOf(conversation.messages, 400)
+      assert.strictEqual(conversation.seq, 20_000)
+      yield* client.get("subscribed", { type: "subscribe", sessionId, beforeSeq: 20_001, limit: 500 })
+      yield* client.until(frame => frame.type === "subscription_ended")
+      assert.isAtMost(client.frames.length, 1000)
+    })
+  )
+
   it.scopedLive("have slices of limited size, without parts of characters", () =>
     Effect.gen(function* () {
       const text = 'aä😀€"\\\n'.repeat(30_000)
