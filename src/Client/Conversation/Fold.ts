@@ -3,7 +3,6 @@
  * equals folding all of them.
  */
 
-import type { EventBody, SessionEvent } from "../SessionModel.ts"
 import type {
   AgentMessage,
   ArtifactPart,
@@ -23,6 +22,7 @@ import type {
   Usage,
   UserMessage
 } from "./Conversation.ts"
+import type { EventBody, SessionEvent } from "./SessionEvent.ts"
 import { at, begin, end, type Fold, find, given, measure, messageOf, shorten, start } from "./State.ts"
 
 export { empty, type Fold, type Limits, limits, resume, trim } from "./State.ts"

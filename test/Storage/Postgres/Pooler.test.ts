@@ -10,7 +10,7 @@ import * as Server from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import { namespace, node } from "./Fixture.ts"
 
-/** Beside other load, a connection may take longer than its time limit. Then nothing was done. */
+/** With other load, a connection may take longer than its time limit. Then nothing was done. */
 const connected = <A, E extends { readonly _tag: string }, R>(call: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.retry(call, { while: error => "reason" in error && String(error.reason).includes("when trying to connect") })
 
