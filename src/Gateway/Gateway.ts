@@ -4,7 +4,7 @@
 import { Config, Effect, Layer, Option } from "effect"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Health from "../Operations/Health/Report.ts"
-import { layerAccess } from "./Authentication/Credentials.ts"
+import { layerAccess } from "./Clients/Credentials.ts"
 import * as Authentication from "./Authentication.ts"
 import * as Clients from "./Clients.ts"
 import { NodeLink } from "./Forwarding/NodeLink.ts"

@@ -70,7 +70,7 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
   private isBlocked = false
   /** No event follows. */
   private isOver = false
-  /** The end was sent, or nobody waits for it. */
+  /** The end was sent, or no client waits for it. */
   private isEnded = false
   private isDeleted = false
   private endAt: number

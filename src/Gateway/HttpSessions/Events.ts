@@ -101,7 +101,7 @@ const readPage = ({ after, maySkip, subscription }: Beginning): Effect.Effect<Pa
   )
 
 /** A subscriber to which nothing is sent. */
-const nobody: Subscriber = { onFrames: () => {}, onDeleted: () => {}, onLost: () => {} }
+const silent: Subscriber = { onFrames: () => {}, onDeleted: () => {}, onLost: () => {} }
 
 /** Answers with a page, or says that the client has it. */
 const reply = (
@@ -200,7 +200,7 @@ export const make = Effect.gen(function* () {
   /** The events that are stored, or with HEAD the position of the newest one. */
   const page = ({ caller, ifNoneMatch, isHead, sessionId }: Query, start: DurableStream.Start) =>
     Effect.gen(function* () {
-      const subscription = yield* Effect.mapError(clients.sessions.subscribe(caller, sessionId, nobody), errorOf)
+      const subscription = yield* Effect.mapError(clients.sessions.subscribe(caller, sessionId, silent), errorOf)
       const { epoch, headSeq } = subscription
       const head = { position: { epoch, seq: headSeq }, isUpToDate: true, isClosed: false }
       if (isHead) {

@@ -88,7 +88,7 @@ describe("Sessions over HTTP", () => {
       [`${base}/${id}/answers`, { requestId: "q" }, 400, /answer/],
       [`${base}/${id}/interrupt`, { turnId: "" }, 400, /turnId: must not be empty/],
       [`${base}/a%20b/stop`, undefined, 400, /id: must be 1 to 128 letters/],
-      [`${base}/nobody/stop`, undefined, 404, /There is no session "nobody"/],
+      [`${base}/absent/stop`, undefined, 404, /There is no session "absent"/],
       [base, `{"agentType":"${"x".repeat(1024 * 1024)}"}`, 413, /The request body has \d+ bytes; the limit is 1048576/],
       [base, `{"a":${"[".repeat(300)}${"]".repeat(300)}}`, 413, /nested more than 257 levels/],
       [base, `{"a":[${"0,".repeat(70_000)}0]}`, 413, /more than 65536 members/]
