@@ -1,7 +1,14 @@
 /** The events of a session by the read side of the Durable Streams protocol: pages, long polls and streams. */
 import { Clock, type Context, Deferred, Duration, Effect, Either, FiberId, Random } from "effect"
 import { MiB } from "../../base/Bytes.ts"
-import { type ApiError, BadRequest, Gone, InternalServerError, ServiceUnavailable } from "../../Http/ApiError.ts"
+import {
+  type ApiError,
+  BadRequest,
+  Gone,
+  InternalServerError,
+  NotFound,
+  ServiceUnavailable
+} from "../../Http/ApiError.ts"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Reply from "../../Http/Reply.ts"
 import { turnOf } from "../../Upstream/PlatformSocket.ts"
@@ -14,6 +21,7 @@ import * as DurableStream from "./DurableStream.ts"
 import { errorOf } from "./Errors.ts"
 import type { Beginning, Client } from "./EventStream.ts"
 import * as EventStreams from "./EventStreams.ts"
+import * as Followed from "./Followed.ts"
 
 /** A page ends with the event that reaches this number of bytes. */
 const pageBytes = 8 * MiB
@@ -37,6 +45,7 @@ export interface Query extends Client {
 }
 
 const json = "application/json"
+const eventStream = "text/event-stream"
 
 const gone = () => new Gone({ error: "Events after this offset are no longer kept; read from -1" })
 
@@ -141,6 +150,7 @@ const waitOf = (expiresAt: number | undefined): Effect.Effect<Duration.Duration>
 const poll = (
   { sessions, tags, takeSlot }: ClientsShape,
   draining: Context.Tag.Service<DrainingSignal>,
+  followed: Followed.Followed,
   read: typeof readPage,
   { caller, cursor: last, expiresAt, ifNoneMatch, sessionId }: Query,
   start: DurableStream.Start
@@ -155,6 +165,7 @@ const poll = (
       slot => Effect.sync(() => slot.release())
     )
     slot.offer({ onReclaim: end })
+    yield* followed.enter(caller, sessionId)
     const subscription = yield* Effect.mapError(sessions.subscribe(caller, sessionId, subscriber), errorOf)
     const beginning = { subscription, ...(yield* beginningOf(start, subscription)) }
     const { epoch } = subscription
@@ -183,11 +194,26 @@ const poll = (
     return reply(page, { ...page.end, cursor }, ifNoneMatch, uncached)
   }).pipe(Effect.scoped)
 
+/** The end of the events of a session that was deleted since the client's last request. */
+const closed = ({ live }: Query, position: DurableStream.Position): Reply.Reply => {
+  const end = { position, isUpToDate: true, isClosed: true }
+  const headers = { ...DurableStream.headersOf(end), ...uncached }
+  switch (live) {
+    case undefined:
+      return Reply.json("[]", headers)
+    case "long-poll":
+      return Reply.empty(204, headers)
+    case "sse":
+      return Reply.jsonWith(DurableStream.eventsOf([], end), { "content-type": eventStream, ...uncached })
+  }
+}
+
 /** Answers requests for events. */
 export const make = Effect.gen(function* () {
   const clients = yield* Clients
   const draining = yield* DrainingSignal
-  const streams = yield* EventStreams.make
+  const followed = yield* Followed.make
+  const streams = yield* EventStreams.make(followed)
   const pool = sharedPool("capacity for pages of events", pages)
 
   const read =
@@ -220,16 +246,25 @@ export const make = Effect.gen(function* () {
   const stream = (query: Query, start: DurableStream.Start) =>
     Effect.map(
       streams.open(query, query.sessionId, subscription => beginningOf(start, subscription)),
-      opened => Reply.written("text/event-stream", opened, { ...uncached, "x-accel-buffering": "no" }, opened.release)
+      opened => Reply.written(eventStream, opened, { ...uncached, "x-accel-buffering": "no" }, opened.release)
     )
 
-  return (query: Query): Effect.Effect<Reply.Reply, ApiError> => {
-    const start = DurableStream.startOf(query.offset)
-    if (Either.isLeft(start)) return new BadRequest({ error: start.left })
-    if (query.isHead || query.live === undefined) return page(query, start.right)
+  const answer = (query: Query, start: DurableStream.Start): Effect.Effect<Reply.Reply, ApiError> => {
+    if (query.isHead || query.live === undefined) return page(query, start)
     if (query.offset === undefined) return new BadRequest({ error: "offset is required with live" })
     return query.live === "sse"
-      ? stream(query, start.right)
-      : poll(clients, draining, read(query.caller.tenant), query, start.right)
+      ? stream(query, start)
+      : poll(clients, draining, followed, read(query.caller.tenant), query, start)
+  }
+
+  return (query: Query): Effect.Effect<Reply.Reply, ApiError> => {
+    const started = DurableStream.startOf(query.offset)
+    if (Either.isLeft(started)) return new BadRequest({ error: started.left })
+    const start = started.right
+    return Effect.catchAll(answer(query, start), error =>
+      error instanceof NotFound && typeof start !== "string" && followed.has(query.caller, query.sessionId, start)
+        ? Effect.succeed(closed(query, start))
+        : Effect.fail(error)
+    )
   }
 })
