@@ -1,4 +1,7 @@
-/** The events of a session by the read side of the Durable Streams protocol: pages, long polls and streams. */
+/**
+ * The events of a session by the read side of the Durable Streams protocol: pages, long polls and streams. And what they
+ * are folded into.
+ */
 import { Clock, type Context, Deferred, Duration, Effect, Either, FiberId, Random } from "effect"
 import { MiB } from "../../base/Bytes.ts"
 import {
@@ -14,9 +17,10 @@ import * as Reply from "../../Http/Reply.ts"
 import { turnOf } from "../../Upstream/PlatformSocket.ts"
 import { pageEvents, sizeOf } from "../Clients/Replays.ts"
 import { Clients, type ClientsShape } from "../Clients.ts"
+import { Conversations } from "../Conversations.ts"
 import { sharedPool } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
-import type { Subscriber, Subscription } from "../Sessions.ts"
+import type { Caller, Subscriber, Subscription } from "../Sessions.ts"
 import * as DurableStream from "./DurableStream.ts"
 import { errorOf } from "./Errors.ts"
 import type { Beginning, Client } from "./EventStream.ts"
@@ -73,6 +77,12 @@ interface Page {
   readonly end: DurableStream.End
 }
 
+/** The answers if the events of a session cannot be read. */
+const unreadable = {
+  SessionUnreadable: () => Effect.fail(new InternalServerError({ error: "The events of the session cannot be read" })),
+  StoreUnavailable: () => Effect.fail(ServiceUnavailable.later("Store unavailable"))
+}
+
 /** Reads the events from a position on, up to {@link pageBytes}. */
 const readPage = ({ after, maySkip, subscription }: Beginning): Effect.Effect<Page, ApiError> =>
   Effect.gen(function* () {
@@ -102,12 +112,7 @@ const readPage = ({ after, maySkip, subscription }: Beginning): Effect.Effect<Pa
     }
     const isUpToDate = seq >= subscription.publishedSeq()
     return { texts, types, from: { epoch, seq: from }, end: { position: { epoch, seq }, isUpToDate, isClosed: false } }
-  }).pipe(
-    Effect.catchTags({
-      SessionUnreadable: () => new InternalServerError({ error: "The events of the session cannot be read" }),
-      StoreUnavailable: () => ServiceUnavailable.later("Store unavailable")
-    })
-  )
+  }).pipe(Effect.catchTags(unreadable))
 
 /** A subscriber to which nothing is sent. */
 const silent: Subscriber = { onFrames: () => {}, onDeleted: () => {}, onLost: () => {} }
@@ -210,6 +215,7 @@ const closed = ({ live }: Query, position: DurableStream.Position): Reply.Reply 
 
 /** Answers requests for events. */
 export const make = Effect.gen(function* () {
+  const conversations = yield* Conversations
   const clients = yield* Clients
   const draining = yield* DrainingSignal
   const followed = yield* Followed.make
@@ -257,14 +263,37 @@ export const make = Effect.gen(function* () {
       : poll(clients, draining, followed, read(query.caller.tenant), query, start)
   }
 
-  return (query: Query): Effect.Effect<Reply.Reply, ApiError> => {
-    const started = DurableStream.startOf(query.offset)
-    if (Either.isLeft(started)) return new BadRequest({ error: started.left })
-    const start = started.right
-    return Effect.catchAll(answer(query, start), error =>
-      error instanceof NotFound && typeof start !== "string" && followed.has(query.caller, query.sessionId, start)
-        ? Effect.succeed(closed(query, start))
-        : Effect.fail(error)
-    )
+  return {
+    /** Answers a request for events. */
+    answer: (query: Query): Effect.Effect<Reply.Reply, ApiError> => {
+      const started = DurableStream.startOf(query.offset)
+      if (Either.isLeft(started)) return new BadRequest({ error: started.left })
+      const start = started.right
+      return Effect.catchAll(answer(query, start), error =>
+        error instanceof NotFound && typeof start !== "string" && followed.has(query.caller, query.sessionId, start)
+          ? Effect.succeed(closed(query, start))
+          : Effect.fail(error)
+      )
+    },
+    /** Answers a request for the conversation of a session, whose tag is the position of its newest event. */
+    conversation: (
+      caller: Caller,
+      sessionId: string,
+      ifNoneMatch: string | undefined
+    ): Effect.Effect<Reply.Reply, ApiError> =>
+      Effect.gen(function* () {
+        const subscription = yield* Effect.mapError(clients.sessions.subscribe(caller, sessionId, silent), errorOf)
+        const tagged = ({ epoch, seq }: DurableStream.Position) => ({
+          etag: `"${DurableStream.offsetOf({ epoch, seq })}"`,
+          ...revalidated
+        })
+        const { epoch, headSeq: seq } = subscription
+        const current = tagged({ epoch, seq })
+        if (ifNoneMatch === current.etag) return Reply.empty(304, current)
+        const read = yield* conversations
+          .read(subscription)
+          .pipe(Effect.catchTags({ ...unreadable, SessionsBusy: error => Effect.fail(errorOf(error)) }))
+        return Reply.json(read.text, tagged(read))
+      }).pipe(Effect.scoped)
   }
 })

@@ -20,7 +20,6 @@ const maxLingering = 10_000
 class Entry {
   readers = 0
   expiresAt = Number.POSITIVE_INFINITY
-  isDeleted = false
   /** That of its history, once it is known. */
   epoch: string | undefined
 
@@ -59,9 +58,8 @@ export const make: Effect.Effect<Followed, never, Clients | Scope.Scope> = Effec
   const subscribe = (caller: Caller, sessionId: string, key: string, entry: Entry): Effect.Effect<void> => {
     const subscriber: Subscriber = {
       onFrames: () => {},
-      onDeleted: () => {
-        entry.isDeleted = true
-      },
+      // What is known of it is for the requests that follow.
+      onDeleted: () => {},
       onLost: () => forget(key, entry)
     }
     return sessions.subscribe(caller, sessionId, subscriber).pipe(
@@ -77,8 +75,7 @@ export const make: Effect.Effect<Followed, never, Clients | Scope.Scope> = Effec
 
   const follow = (caller: Caller, sessionId: string, key: string): Entry => {
     const known = entries.get(key)
-    if (known?.isDeleted === false) return known
-    if (known !== undefined) forget(key, known)
+    if (known !== undefined) return known
     const entry = new Entry(Effect.runSync(Scope.make()))
     lingering++
     entries.set(key, entry)

@@ -152,7 +152,8 @@ layer(Environment.layer, { excludeTestServices: true })(
         isDense(moved.events, mine.events.length - moved.events.length + 1)
         assert.strictEqual((yield* ask(`${there}/${chosen}`, { headers })).json.session.state, "active")
         assert.strictEqual((yield* ask(`${there}/${chosen}`, { method: "DELETE", headers })).status, 204)
-        yield* Effect.all([mine, theirs, polled].map(({ ended }) => ended))
+        const ends = yield* Effect.all([mine, theirs, polled].map(({ ended }) => ended))
+        assert.deepStrictEqual(ends, ["closed", "closed", "closed"])
         assert.deepStrictEqual(
           [mine, theirs, polled].map(({ isClosed }) => isClosed()),
           [true, true, true]

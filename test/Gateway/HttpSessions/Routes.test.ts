@@ -115,6 +115,27 @@ describe("Sessions over HTTP", () => {
     expect((yield* ask(base, { method: "PUT" })).status).toBe(405)
   })
 
+  live("the conversation is that of all events, and is not sent again while it is the same", function* ({ base }) {
+    const { id } = yield* create(base)
+    yield* post(`${base}/${id}/messages`, { content: "hello" })
+    yield* eventsUntil(base, id, ({ type }) => type === "turn_completed")
+    yield* post(`${base}/${id}/stop`)
+    const read = yield* ask(`${base}/${id}/conversation`)
+    expect([read.status, JSON.parse(read.text)]).toEqual([
+      200,
+      expect.objectContaining({ seq: expect.any(Number), epoch: expect.any(String) })
+    ])
+    expect(read.text).toContain("hello")
+    const etag = read.headers.get("etag")!
+    const again = yield* ask(`${base}/${id}/conversation`, { headers: { "if-none-match": etag } })
+    expect([again.status, again.text, again.headers.get("etag")]).toEqual([304, "", etag])
+    yield* post(`${base}/${id}/start`)
+    const changed = yield* ask(`${base}/${id}/conversation`, { headers: { "if-none-match": etag } })
+    expect(changed.status).toBe(200)
+    expect(changed.headers.get("etag")).not.toBe(etag)
+    expect((yield* ask(`${base}/absent/conversation`)).status).toBe(404)
+  })
+
   live("the limits of bodies are those of frames", function* () {
     expect(objectLimits).toEqual({ bytes: Limits.frameBytes, levels: Limits.jsonDepth, members: Limits.jsonMembers })
     yield* Effect.void
