@@ -8,11 +8,13 @@ import type { MetricTags } from "../../base/Observability/MetricTags.ts"
 import { type Connection, textFrames } from "../../Http/WebSocket.ts"
 import { turnOf } from "../../Upstream/PlatformSocket.ts"
 import type { Identity } from "../Authentication.ts"
+import type { Outbox } from "../Clients/Feed.ts"
 import type { Claim, FairPool } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import { type Answer, type AnswerOf, errorAnswer } from "../Protocol/Answer.ts"
 import { encode } from "../Protocol.ts"
 import { type Failure, Refused } from "../Requests.ts"
+import type { Frame } from "../Sessions.ts"
 
 export class TokenBucket {
   private tokens: number
@@ -77,7 +79,7 @@ const unsendable = new Refused({
  * Sends events and answers to one client. Answers are recorded in spans and logs. Frames are queued in the connection
  * only: a caller with more to send waits until there is room.
  */
-export class Responder {
+export class Responder implements Outbox {
   private readonly reports: TokenBucket
   private waiting: Array<() => void> = []
 
@@ -101,9 +103,9 @@ export class Responder {
     this.connection.send(data, onSent)
   }
 
-  /** Sends events in one write. */
-  sendAll(events: ReadonlyArray<{ readonly type: string; readonly data: Buffer }>): void {
-    if (!this.connection.isOpen) return
+  sendEvents(events: ReadonlyArray<Frame>): void {
+    if (events.length === 1) return this.send(events[0]!.type, events[0]!.data)
+    if (events.length === 0 || !this.connection.isOpen) return
     for (const { type } of events) GatewayMetrics.sent.increment(type, this.shared.tags)
     this.connection.sendFrame(textFrames(events.map(({ data }) => data)))
   }

@@ -1,6 +1,8 @@
 /** The subscriptions of one client. */
 import { type Context, Effect, Exit, Scope } from "effect"
 import { MiB } from "../../base/Bytes.ts"
+import { Feed, type Range } from "../Clients/Feed.ts"
+import type { Replays } from "../Clients/Replays.ts"
 import type { Conversations } from "../Conversations.ts"
 import type { Execute } from "../Forwarding.ts"
 import { errorAnswer } from "../Protocol/Answer.ts"
@@ -10,7 +12,6 @@ import type { RequestOf } from "../Protocol/Request.ts"
 import { type Failure, Refused, type RequestError } from "../Requests.ts"
 import type { Caller, LookupError, Sessions, Subscription } from "../Sessions.ts"
 import { conversationFrames } from "./ConversationFrames.ts"
-import { Feed, type Range, type Replays } from "./Feed.ts"
 import type * as Responder from "./Responder.ts"
 
 /** The services and settings that the subscriptions of all connections share. */
