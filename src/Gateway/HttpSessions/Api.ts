@@ -19,7 +19,16 @@ import { ObjectBody, Part } from "../../Http/Contract.ts"
 import { GatewayAccess } from "../Api.ts"
 import { ClientMessageId, Cursor, described, Identifier, optional, Session, SessionId } from "../Protocol/Fields.ts"
 import { listedSessions } from "../Protocol/Limits.ts"
-import { answering, Content, creation, interruption, ListLimit, start } from "../Protocol/Request.ts"
+import {
+  answering,
+  Content,
+  creation,
+  interruption,
+  ListLimit,
+  ListOrder,
+  listFilter,
+  start
+} from "../Protocol/Request.ts"
 import * as Description from "./Description.ts"
 
 const text = (description: string) => optional(Schema.String.annotations({ description }))
@@ -48,7 +57,28 @@ const limitText = Schema.String.pipe(
 
 const Path = Schema.Struct({ id: SessionId })
 
+const BooleanText = Schema.Literal("true", "false").annotations({
+  message: () => ({ message: "must be true or false", override: true })
+})
+
+const filter = (name: Parameters<typeof listFilter>[0]) => {
+  const Filter = listFilter(name)
+  return optional(
+    Schema.transform(BooleanText, Filter, {
+      strict: true,
+      decode: text => text === "true",
+      encode: value => (value ? "true" : "false")
+    }).annotations({
+      jsonSchema: { type: "boolean", description: `Only sessions with this \`${name}\`. Requires \`order=activity\`.` }
+    })
+  )
+}
+
 const ListParams = Schema.Struct({
+  order: optional(ListOrder),
+  running: filter("running"),
+  waiting: filter("waiting"),
+  failed: filter("failed"),
   limit: optional(
     Schema.transform(limitText, ListLimit, { strict: true, decode: Number, encode: String }).annotations({
       jsonSchema: {

@@ -40,8 +40,15 @@ const clientMessageId = optional(
   )
 )
 
-const filter = (name: "running" | "waiting" | "failed") =>
-  optional(described(Schema.Boolean, `Only sessions with this \`${name}\`. Requires the order \`activity\`.`))
+/** The order of a list. */
+export const ListOrder = described(
+  Schema.Literal("created", "activity"),
+  "`created`, the default: the newest session first. `activity`: the session first that was last active."
+)
+
+/** Restricts a list to the sessions with this value of a member. */
+export const listFilter = (name: "running" | "waiting" | "failed") =>
+  described(Schema.Boolean, `Only sessions with this \`${name}\`. Requires the order \`activity\`.`)
 
 /** What a session is created with. */
 export const creation = {
@@ -80,15 +87,10 @@ export const answering = { requestId: Identifier, answer: Json }
 export const Request = Schema.Union(
   request("create_session", "Creates a session. It is inactive at first.", creation),
   request("list_sessions", "Lists the sessions of the tenant in pages.", {
-    order: optional(
-      described(
-        Schema.Literal("created", "activity"),
-        "`created`, the default: the newest session first. `activity`: the session first that was last active."
-      )
-    ),
-    running: filter("running"),
-    waiting: filter("waiting"),
-    failed: filter("failed"),
+    order: optional(ListOrder),
+    running: optional(listFilter("running")),
+    waiting: optional(listFilter("waiting")),
+    failed: optional(listFilter("failed")),
     limit: optional(ListLimit),
     cursor: optional(
       described(Cursor, "The `cursor` of the previous answer, to the same order and filter. Absent for the first page.")

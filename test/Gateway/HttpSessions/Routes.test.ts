@@ -31,6 +31,28 @@ describe("Sessions over HTTP", () => {
     })
   })
 
+  live("sessions are listed by their activity, and by whether they run", function* ({ base }) {
+    const [older, newer] = [yield* create(base), yield* create(base)]
+    yield* post(`${base}/${older.id}/messages`, { content: "hello" })
+    yield* eventsUntil(base, older.id, ({ type }) => type === "turn_completed")
+    const ids = (query: string) =>
+      Effect.map(ask(`${base}?${query}`), ({ json }) => json.sessions.map(({ id }: { id: string }) => id))
+    expect(yield* ids("order=activity")).toEqual([older.id, newer.id])
+    expect(yield* ids("order=activity&running=false&waiting=false&failed=false&limit=1")).toEqual([older.id])
+    expect(yield* ids("order=activity&running=true")).toEqual([])
+    expect(yield* ids("order=created")).toEqual([newer.id, older.id])
+    for (const [query, error] of [
+      ["order=name", /order: /],
+      ["order=activity&running=1", /running: must be true or false/],
+      ["running=true", /running: needs the order "activity"/]
+    ] as const) {
+      expect(outcome(yield* ask(`${base}?${query}`)), query).toEqual({
+        status: 400,
+        error: expect.stringMatching(error)
+      })
+    }
+  })
+
   live("a message starts a turn, once for each key", function* ({ base }) {
     const { id } = yield* create(base)
     const key = { "idempotency-key": "m-1" }
