@@ -2,6 +2,7 @@
 export * as AsyncApi from "../app/AsyncApi.ts"
 export { GatewayGroup } from "../Gateway/Api.ts"
 export * as Authentication from "../Gateway/Authentication.ts"
+export * as Conversations from "../Gateway/Conversations.ts"
 export * as Gateway from "../Gateway/Gateway.ts"
 export * as Protocol from "../Gateway/Protocol.ts"
 export * as SessionEvents from "../Gateway/SessionEvents.ts"
