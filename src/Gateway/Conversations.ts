@@ -159,7 +159,9 @@ class Reading {
       } else if (this.fold === undefined) {
         if (this.stored !== undefined) yield* turnOf(this.stored.text.length)
         const { epoch } = this.target
-        this.fold = Fold.resume(this.stored === undefined ? Fold.empty(epoch) : JSON.parse(this.stored.text))
+        const conversation = this.stored === undefined ? Fold.empty(epoch) : JSON.parse(this.stored.text)
+        yield* yieldToEventLoop
+        this.fold = Fold.resume(conversation)
       }
       Fold.trim(this.fold, trimmedSeq)
       return this.fold

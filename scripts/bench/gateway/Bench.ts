@@ -9,6 +9,7 @@ import * as Arguments from "./Arguments.ts"
 import type { Processors } from "./Gateway.ts"
 import * as Idle from "./Idle.ts"
 import * as Page from "./Page.ts"
+import * as Reopen from "./Reopen.ts"
 import * as Streaming from "./Streaming.ts"
 
 const measure = (given: Arguments.Arguments) =>
@@ -27,6 +28,7 @@ const measure = (given: Arguments.Arguments) =>
       [turns, "both"]
     ]
     const found = yield* Effect.all({
+      reopened: Reopen.run,
       idle: Idle.run(clients),
       streamed: Effect.forEach(loads, ([turns, processors]) => Streaming.run({ ...load, turns, processors }))
     }).pipe(Effect.provide(Layer.succeed(Plan, plan)))
