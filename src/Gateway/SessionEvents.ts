@@ -182,10 +182,14 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
   SessionEvents,
   {
     /**
-     * Creates the history of a new session, which belongs to no node yet. Does nothing if there is one. A history counts as
-     * active when it is created, here and by `open`.
+     * Creates the history of a new session, which belongs to no node yet. Does nothing if there is one. The session counts as
+     * active when its history is created, here and by `open`, or at `activeAt`, in epoch milliseconds.
      */
-    readonly create: (session: string, epoch: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
+    readonly create: (
+      session: string,
+      epoch: string,
+      activeAt?: number
+    ) => Effect.Effect<void, StoreBusy | StoreUnavailable>
     /**
      * Opens the history of a session, or creates one with the given epoch. A history whose end may have been lost, for
      * example by a fail-over of the database, gets a new epoch. The session belongs to this node from then on.

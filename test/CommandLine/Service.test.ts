@@ -54,6 +54,19 @@ layer(setting, { excludeTestServices: true })("commands", it => {
       linesOf(listed.stdout).map(session => session.id),
       [id]
     )
+    const other = yield* createSession(client)
+    const idsOf = (...options: ReadonlyArray<string>) =>
+      Effect.map(call(["sessions", "list", ...options]), ({ stdout }) => linesOf(stdout).map(session => session.id))
+    assert.deepStrictEqual(yield* idsOf(), [other, id])
+    yield* completeTurn(client, id, "hello again")
+    assert.deepStrictEqual(yield* idsOf("--order", "activity"), [id, other])
+    yield* client.get("accepted", { type: "send_message", sessionId: id, content: "/ask" })
+    yield* client.untilEvent(id, event => event.type === "question_requested")
+    assert.deepStrictEqual(yield* idsOf("--waiting"), [id])
+    assert.deepStrictEqual(yield* idsOf("--failed"), [])
+    assert.match((yield* call(["sessions", "list"], {}, true)).stdout, /active +waiting +echo/)
+    const refused = yield* call(["sessions", "list", "--order", "created", "--waiting"])
+    assert.include(refused.stderr, 'waiting: needs the order "activity"')
     const shown = yield* call(["sessions", "show", id], {}, true)
     assert.match(shown.stdout, /agent +echo\n/)
     const events = linesOf((yield* call(["sessions", "tail", id, "--once"])).stdout)

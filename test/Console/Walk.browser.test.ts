@@ -218,6 +218,7 @@ describeVisit("The console in a browser", visit => {
     const approval = page.getByRole("region", { name: "Approval" })
     await visit.attempt(press("Approve"), approval.getByText("Answer: approved"))
     await say("/ask")
+    await page.getByRole("link", { name: /hello there.*waiting/ }).waitFor()
     await visit.attempt(press("blue"), log.getByText("answer: blue"))
     await say("/hang")
     await visit.attempt(press("Interrupt"), log.getByText("The turn was interrupted"))

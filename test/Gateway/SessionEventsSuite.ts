@@ -340,6 +340,9 @@ export const sessionEventsSuite = (name: string, make: Make) => {
         )
       yield* TestClock.setTime(1000)
       for (const session of ["t/a", "t/b"]) yield* events.create(session, "e1")
+      yield* events.create("t/a", "e1", 7000)
+      yield* events.create("old/a", "e1", 7)
+      expect(yield* list({ tenant: "old" })).toEqual(["old/a 7"])
       for (const session of ["t/a", "t/b", "t/c", "t/d", "t2/a"]) yield* events.open(session, "e1")
       // By its name if the time is the same. The greatest name counts as the newest.
       expect(yield* list()).toEqual(["t/d 1000", "t/c 1000", "t/b 1000", "t/a 1000"])

@@ -157,7 +157,10 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
   const open = (session: string, epoch: string) =>
     Effect.map(Clock.currentTimeMillis, now => stored.open(session, epoch, Math.trunc(now)))
   return {
-    create: (session, epoch) => Effect.asVoid(open(session, epoch)),
+    create: (session, epoch, activeAt) =>
+      Effect.asVoid(
+        activeAt === undefined ? open(session, epoch) : Effect.sync(() => stored.open(session, epoch, activeAt))
+      ),
     open,
     release: () => Effect.void,
     find: session => Effect.sync(() => Option.fromNullable(histories.get(session)?.history)),

@@ -20,6 +20,7 @@ import * as SessionReaper from "./Background/SessionReaper.ts"
 import { SessionTransfer } from "./Background/SessionTransfer.ts"
 import * as Creation from "./Creation.ts"
 import type { Entity } from "./Entity.ts"
+import * as MissingHistories from "./MissingHistories.ts"
 import { SecretPool } from "./Session/SecretPool.ts"
 import { makeShared } from "./Session/SessionCore.ts"
 import * as Records from "./Session/SessionRecords.ts"
@@ -173,7 +174,8 @@ const make = (settings: Settings) =>
       capacity: concurrentLists,
       maxOfOne: concurrentListsOfOne
     })
-    const list = TenantSessions.makeList({ store, events, nodes, cache, secrets })
+    const createMissing = MissingHistories.make({ store, events, records })
+    const list = TenantSessions.makeList({ store, events, nodes, cache, secrets, createMissing })
     const { count, subscribe } = yield* SessionSubscriptions.make({ cache, events, records, settings, run })
     yield* Scope.extend(OrphanedSessions.start({ events, records, cache }), scope)
     const transfer = new SessionTransfer({ nodes, link, secrets, isClosing })

@@ -23,6 +23,8 @@ export interface Sources {
   readonly nodes: Pick<SessionNodesShape, "elsewhere">
   readonly cache: Pick<SessionCache, "peek">
   readonly secrets: SecretPool
+  /** See `MissingHistories`. */
+  readonly createMissing: (tenant: string) => Effect.Effect<void, StoreUnavailable>
 }
 
 /** A page ends early at this many characters of records. */
@@ -83,7 +85,7 @@ const pageByCreation = (
   })
 
 /** Lists the sessions of a tenant, the newest first or the last active first. */
-export const makeList = ({ cache, events, nodes, secrets, store }: Sources) => {
+export const makeList = ({ cache, createMissing, events, nodes, secrets, store }: Sources) => {
   const known = (keys: ReadonlyArray<string>) => Effect.all([events.summaries(keys), nodes.elsewhere(keys)])
 
   const viewsOf = (tenant: string, records: ReadonlyArray<SessionRecord>) =>
@@ -106,6 +108,7 @@ export const makeList = ({ cache, events, nodes, secrets, store }: Sources) => {
       if (filter !== undefined && !isByActivity) {
         return yield* new InvalidList({ message: `${filter}: needs the order "activity"` })
       }
+      if (isByActivity) yield* createMissing(tenant)
       const page = yield* isByActivity
         ? ActivityList.pageOf({ store, events }, tenant, limit, request)
         : pageByCreation(store, tenant, limit, request.cursor)

@@ -21,7 +21,7 @@ interface Begin {
   readonly op: "open" | "renewEpoch"
   readonly session: string
   readonly epoch: string
-  /** When it is written, in epoch milliseconds. */
+  /** When the session counts as active if it has no history, in epoch milliseconds. */
   readonly at: number
 }
 
@@ -84,7 +84,10 @@ export const make = <W extends EventWrite | CheckpointWrite | Release, E>(
     })
   )
 
-type Members = Pick<Context.Tag.Service<SessionEvents>, "open" | "append" | "renewEpoch" | "configure" | "remove">
+type Members = Pick<
+  Context.Tag.Service<SessionEvents>,
+  "create" | "open" | "append" | "renewEpoch" | "configure" | "remove"
+>
 
 const missing = new StoreUnavailable({ reason: "the database returned no history" })
 
@@ -97,15 +100,17 @@ export const members = (
   const replace = (write: Exclude<EventWrite, { op: "append" }>) =>
     // Only an append can be out of step.
     Effect.catchTag(submit(write), "OutOfStep", Effect.die)
-  const begin = (op: Begin["op"]) => (session: string, epoch: string) =>
+  const begin = (op: Begin["op"]) => (session: string, epoch: string, activeAt?: number) =>
     Clock.currentTimeMillis.pipe(
-      Effect.flatMap(now => replace({ op, session, epoch, at: Math.trunc(now) })),
+      Effect.flatMap(now => replace({ op, session, epoch, at: activeAt ?? Math.trunc(now) })),
       Effect.flatMap(history => (history === undefined ? missing : Effect.succeed(history)))
     )
   return {
-    open: begin("open"),
+    // For a database that no nodes share.
+    create: (...history) => Effect.asVoid(Effect.catchTag(begin("open")(...history), "SessionElsewhere", Effect.die)),
+    open: (session, epoch) => begin("open")(session, epoch),
     append: append => Effect.asVoid(submit({ op: "append", ...append })),
-    renewEpoch: begin("renewEpoch"),
+    renewEpoch: (session, epoch) => begin("renewEpoch")(session, epoch),
     configure: (session, configuration) => Effect.asVoid(replace({ op: "configure", session, configuration })),
     remove: session => Effect.asVoid(replace({ op: "remove", session }))
   }

@@ -158,9 +158,9 @@ export const make = (
     const portions = Portions.make()
     const events = SessionEvents.of({
       ...SessionCommit.members(group.submit),
-      create: (session, epoch) =>
+      create: (session, epoch, activeAt) =>
         Effect.flatMap(Clock.currentTimeMillis, now =>
-          writes.read(SessionQueries.create(session, epoch, Math.trunc(now)))
+          writes.read(SessionQueries.create(session, epoch, activeAt ?? Math.trunc(now)))
         ),
       release: session =>
         Effect.suspend(() => {

@@ -139,12 +139,9 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
       use(({ reader }) => reader.read(body, session === undefined ? undefined : { session }))
     const find = <A>(body: (queries: Queries) => A | undefined, session?: string) =>
       Effect.map(read(body, session), Option.fromNullable)
-    const members = SessionCommit.members(write => use(({ group }) => group.submit(write)))
     return SessionEvents.of({
-      ...members,
+      ...SessionCommit.members(write => use(({ group }) => group.submit(write))),
       // Histories belong to no node.
-      create: (session, epoch) =>
-        Effect.asVoid(Effect.catchTag(members.open(session, epoch), "SessionElsewhere", Effect.die)),
       release: () => Effect.void,
       receipt: (session, id) => find(queries => queries.receipt(session, id)),
       checkpoint: session => find(queries => queries.checkpoint(session), session),

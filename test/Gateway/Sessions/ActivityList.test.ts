@@ -1,6 +1,6 @@
 /** Lists of sessions by their activity: no session is skipped, whatever happens between two pages. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Duration, Effect, FastCheck as fc, Layer, Runtime, TestClock } from "effect"
+import { Context, Duration, Effect, FastCheck as fc, Layer, Option, Runtime, TestClock } from "effect"
 import { JsonText } from "../../../src/base/Json/JsonText.ts"
 import { activityOf } from "../../../src/Gateway/SessionEvents/ActivityBits.ts"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
@@ -216,6 +216,32 @@ describe("Requests for lists of sessions by activity", () => {
     yield* next.sessions.send(alice, id, "hello")
     yield* recovered.until(({ type }) => type === "turn_completed")
     expect(yield* list(next.sessions)).toMatchObject([{ id, ...idle }])
+  })
+
+  bare("find sessions whose histories were lost, and are as old as their records then", function* (given) {
+    const { kill, sessions, start, stored } = given
+    const ids = yield* createSessions(sessions, 3)
+    const events = Context.get(stored, SessionEvents)
+    yield* kill
+    for (const id of ids.slice(0, 2)) yield* events.remove(Records.keyOf(alice.tenant, id))
+    yield* events.create(Records.keyOf(alice.tenant, ids[0]!), "e", 1)
+    const namespace = Records.namespaceOf(alice.tenant)
+    const invalid = { op: "set", namespace, key: "f".repeat(36), value: JsonText("1"), expiresAt: null } as const
+    yield* Context.get(stored, Store).commit({
+      actor: "another",
+      operations: [{ ...invalid, precondition: { noneMatch: "any" } }]
+    })
+    const next = yield* start
+    const page = yield* next.sessions.list(alice, { order: "activity" })
+    expect(page.sessions.map(({ id }) => id).at(-1)).toBe(ids[0])
+    expect(new Set(page.sessions.map(({ id }) => id))).toEqual(new Set(ids))
+    const { createdAt } = page.sessions.find(({ id }) => id === ids[1])!
+    const newest = { before: { at: createdAt + 1, session: "" } }
+    expect(yield* events.active({ tenant: alice.tenant, limit: 9, from: newest, filter: {} })).toContainEqual({
+      at: createdAt,
+      session: Records.keyOf(alice.tenant, ids[1]!)
+    })
+    expect(yield* events.find(Records.keyOf(alice.tenant, invalid.key))).toEqual(Option.none())
   })
 
   bare("leave out sessions without a record, and find the others behind them", function* ({ sessions, stored }) {

@@ -1,7 +1,11 @@
 /** The session event log over PostgreSQL: epochs of histories, appends, and failures of the database. */
+import { randomUUID } from "node:crypto"
 import { expect, it } from "@effect/vitest"
 import { Duration, Effect, Either, Option } from "effect"
+import pg from "pg"
+import type { Append } from "../../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import * as SessionWriter from "../../../src/Storage/Postgres/SessionEvents/SessionWriter.ts"
 import { createDatabase, newDatabase, server, sql } from "../../postgres/Databases.ts"
 import { live, onPostgres, quiet, together } from "../../postgres/Live.ts"
 import { persist } from "../../postgres/Opened.ts"
@@ -43,6 +47,38 @@ onPostgres("The session event log in PostgreSQL", () => {
     expect((yield* events.open("t/s", "e2")).epoch).toBe("e1")
     yield* sql(url, "SELECT causeway.renew_epoch()")
     expect((yield* events.open("t/s", "e2")).epoch).not.toBe("e1")
+  })
+
+  live("an append of a delta updates no index of its history, and one that changes the activity does", function* () {
+    const url = yield* newDatabase
+    yield* node(url)
+    const own = "00000000-0000-0000-0000-000000000001"
+    yield* sql(url, `INSERT INTO causeway.histories (session, epoch, owner, token) VALUES ('t/s', 'e', '${own}', 1)`)
+    /** The updates of the history by an append that is rolled back, and those of them that updated no index. */
+    const updatesBy = (rest: Partial<Append>) =>
+      Effect.promise(async () => {
+        const client = new pg.Client({ connectionString: url })
+        await client.connect()
+        await client.query("BEGIN")
+        const write = { op: "append", session: "t/s", epoch: "e", after: 0, timestamp: 1, texts: ["{}"] } as const
+        const { parameters } = SessionWriter.encode(
+          [{ ...write, recoveryState: null, ...rest }],
+          { node: own, lease: 10_000, tokenOf: () => 1 },
+          { events: 100, bytes: 1e6 }
+        )
+        const call = "SELECT causeway.write_sessions($1, $2, $3, $4, $5, $6, $7, $8) AS outcomes"
+        const { rows } = await client.query(call, [randomUUID(), ...parameters])
+        expect(rows).toEqual([{ outcomes: "[null]" }])
+        const counts = await client.query(
+          `SELECT pg_stat_get_xact_tuples_updated(r)::int AS updates, pg_stat_get_xact_tuples_hot_updated(r)::int AS hot
+           FROM CAST('causeway.histories' AS regclass) r`
+        )
+        await client.end()
+        return counts.rows[0]
+      })
+    expect(yield* updatesBy({})).toEqual({ updates: 1, hot: 1 })
+    const activity = { running: true, waiting: false, failed: false, at: Number.MAX_SAFE_INTEGER }
+    expect(yield* updatesBy({ activity })).toEqual({ updates: 1, hot: 0 })
   })
 
   // The time limit of a group is by the test's clock, which does not advance, as a machine may be slow.
