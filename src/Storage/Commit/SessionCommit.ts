@@ -2,6 +2,7 @@
  * Group commit of the histories of sessions: the writes, their weight, and the members of the port that write.
  */
 import { type Context, Effect, type Scope } from "effect"
+import * as Direct from "../../base/Direct.ts"
 import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import type {
@@ -85,7 +86,7 @@ export const members = (
     )
   return {
     open: begin("open"),
-    append: append => Effect.asVoid(submit({ op: "append", ...append })),
+    append: append => Direct.map(submit({ op: "append", ...append }), () => undefined),
     renewEpoch: begin("renewEpoch"),
     configure: (session, configuration) => Effect.asVoid(replace({ op: "configure", session, configuration })),
     remove: session => Effect.asVoid(replace({ op: "remove", session }))
