@@ -50,7 +50,7 @@ const metrics = GroupCommit.metrics("the histories of sessions", {
 
 /** A committer of writes. It registers its metrics with the value 0. Writes that open a history return it. */
 export const make = <W extends EventWrite | Release, E>(
-  options: Pick<GroupCommit.Options<W, History | undefined, E>, "commit" | "prepare">
+  options: Pick<GroupCommit.Options<W, History | undefined, E>, "commit" | "prepare" | "spacingMillis">
 ): Effect.Effect<GroupCommit.GroupCommit<W, History | undefined, E>, never, Scope.Scope> =>
   Effect.flatMap(MetricTags.current, tags =>
     GroupCommit.make<W, History | undefined, E>({
