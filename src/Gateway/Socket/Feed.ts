@@ -17,6 +17,9 @@ import type { Responder } from "./Responder.ts"
 /** Bytes of events above which a write ends. Many small events share a write, which costs more than they do. */
 const writeBytes = 64 * 1024
 
+/** Bytes of an event up to which a copy of it behind the head of its frame costs less than a second write. */
+const copied = 4096
+
 /** A feed that is behind reads events from the store; a live feed receives new events. */
 type FeedState = "new" | "behind" | "live" | "ended"
 
@@ -127,7 +130,7 @@ export class Feed implements Subscriber {
     for (let sent = 0; sent < frames.length; ) {
       if (!this.hasRoom) return false
       const next = this.nextWrite(frames, sent)
-      if (next.length === 1) this.outbox.send(next[0]!.type, next[0]!.data)
+      if (next.length === 1 && next[0]!.data.length > copied) this.outbox.send(next[0]!.type, next[0]!.data)
       else this.outbox.sendAll(next)
       this.cursor = next.at(-1)!.seq
       sent += next.length

@@ -210,7 +210,9 @@ class Tables {
       this.statements.keepReceipt.run(row.id, headSeq, receipt.id, receipt.digest, receipt.turnId)
       this.statements.limitReceipts.run(row.id, maxReceipts)
     }
-    this.statements.update.run(headSeq, trimmedSeq, bytes, recoveryState, row.id)
+    // The recovery state has an index, and is mostly the same.
+    if (recoveryState === row.recoveryState) this.statements.advance.run(headSeq, trimmedSeq, bytes, row.id)
+    else this.statements.update.run(headSeq, trimmedSeq, bytes, recoveryState, row.id)
     return stored
   }
 
@@ -238,6 +240,7 @@ const prepare = (db: Database.Database) => ({
   find: db.prepare<[string], Row>(
     "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bytes, recovery_state AS recoveryState FROM histories WHERE session = ?"
   ),
+  advance: db.prepare("UPDATE histories SET head = ?, trimmed = ?, bytes = ? WHERE id = ?"),
   update: db.prepare("UPDATE histories SET head = ?, trimmed = ?, bytes = ?, recovery_state = ? WHERE id = ?"),
   configure: db.prepare(
     `INSERT INTO launch_configurations (session, has_environment, has_deployment, environment, deployment)
