@@ -65,7 +65,8 @@ export interface InstanceConnection<E> {
   readonly ready: Effect.Effect<void, E>
   /**
    * Takes the instance's events in order, and undelivered messages, for one consumer. It is done when the instance has
-   * ended, and fails when the platform refuses the connection. A slow consumer causes back-pressure on the network.
+   * ended, and fails when the platform refuses the connection. A slow consumer causes back-pressure on the network. The
+   * effect is direct.
    */
   readonly take: Effect.Effect<Taken, E>
   /** The current state and its changes. A slow consumer may miss some, but never the last one. */

@@ -7,6 +7,7 @@
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { type Context, type Duration, Effect, Exit, Layer, Metric, Option, Redacted, Schema, type Scope } from "effect"
+import * as Direct from "../base/Direct.ts"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import { currentTraceHeaders } from "../base/Observability/Tracer.ts"
 import { randomHex } from "../base/RandomHex.ts"
@@ -228,7 +229,7 @@ const connectBy =
           ...connection,
           send: (frame, options) => Effect.mapError(connection.send(frame, options), toError),
           ready: Effect.mapError(connection.ready, toError),
-          take: Effect.mapError(connection.take, toError)
+          take: Direct.catchAll(connection.take, failure => Exit.fail(toError(failure)))
         })
       })
     )

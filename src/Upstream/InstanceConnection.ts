@@ -3,7 +3,6 @@
  * instance exists.
  */
 import {
-  Chunk,
   Duration,
   Effect,
   Either,
@@ -11,13 +10,14 @@ import {
   Exit,
   FiberRef,
   HashMap,
-  Mailbox,
   Metric,
   Schedule,
   Scope,
   Stream,
   SubscriptionRef
 } from "effect"
+import * as Direct from "../base/Direct.ts"
+import { Inbox } from "../base/Inbox.ts"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Monotonic from "../base/Time/Monotonic.ts"
 import {
@@ -57,35 +57,32 @@ const weigh = (received: Received): number =>
 class EventQueue {
   private weight = 0
   private readonly room = Effect.unsafeMakeLatch(true)
+  private readonly waiting = new Inbox<Received, UpstreamFailure>()
 
-  constructor(private readonly waiting: Mailbox.Mailbox<Received, UpstreamFailure>) {}
-
-  /** Waits until there is room, or the queue has ended. This holds until the next offer. */
-  get awaitRoom(): Effect.Effect<void> {
-    return this.room.await
-  }
+  /** Waits until there is room, or the queue has ended. This holds until the next offer. The effect is direct. */
+  readonly awaitRoom: Effect.Effect<void> = Direct.suspend(() =>
+    this.weight < waitingEvents ? Exit.void : this.room.await
+  )
 
   /** Adds a value, even without room. Does nothing after the end. */
   offer(received: Received): void {
-    if (!this.waiting.unsafeOffer(received)) return
+    if (!this.waiting.offer(received)) return
     this.weight += weigh(received)
     if (this.weight >= waitingEvents) this.room.unsafeClose()
   }
 
   /** Ends the queue, once. A failure follows what waits. */
   end(exit: Exit.Exit<void, UpstreamFailure>): void {
-    this.waiting.unsafeDone(exit)
+    this.waiting.end(exit)
     this.room.unsafeOpen()
   }
 
-  /** Takes all that waits, or waits for the next value. */
-  get take(): Effect.Effect<Taken, UpstreamFailure> {
-    return Effect.map(this.waiting.takeAll, ([values, isDone]): Taken => {
-      this.weight = 0
-      this.room.unsafeOpen()
-      return [Chunk.toReadonlyArray(values), isDone]
-    })
-  }
+  /** Takes all that waits, or waits for the next value. The effect is direct. */
+  readonly take: Effect.Effect<Taken, UpstreamFailure> = Direct.map(this.waiting.takeAll, taken => {
+    if (this.weight >= waitingEvents) this.room.unsafeOpen()
+    this.weight = 0
+    return taken
+  })
 }
 
 /** Counts frames that are not events. */
@@ -179,25 +176,23 @@ class EventReader {
     const onLeft = (problem: string | PlatformEvent.OversizedFrame) =>
       typeof problem === "string" ? this.reject(problem) : this.leaveOut(problem, progress)
     const onRight = (event: PlatformEvent.PlatformEvent) => this.offer(event, progress)
-    const next = Effect.flatMap(socket.take, frame =>
+    const next = Direct.flatMap(socket.take, frame =>
       typeof frame === "string" ? Either.match(PlatformEvent.fromFrame(frame), { onLeft, onRight }) : onLeft(frame)
     )
-    // Effect.forever would yield after each event.
-    const all: Effect.Effect<void, SocketClosed> = Effect.flatMap(next, () => (this.isOver ? Effect.void : all))
-    return all
+    return Direct.repeatWhile(Direct.map(next, () => !this.isOver))
   }
 
   private offer(event: PlatformEvent.PlatformEvent, progress: Progress): Effect.Effect<void> {
     // A platform may resume with the event that it was given.
     const isRepeated = !progress.any && event.id !== undefined && event.id === this.lastId
     progress.any = true
-    return isRepeated ? Effect.void : this.pass(event, progress)
+    return isRepeated ? Exit.void : this.pass(event, progress)
   }
 
   private pass(event: PlatformEvent.PlatformEvent, progress: Progress): Effect.Effect<void> {
     progress.isOffering = true
     // Offered and recorded synchronously. Otherwise the next socket might deliver the event again.
-    return Effect.map(this.events.awaitRoom, () => {
+    return Direct.map(this.events.awaitRoom, () => {
       this.events.offer(event)
       progress.isOffering = false
       this.lastId = event.id ?? this.lastId
@@ -425,7 +420,7 @@ export const make = (
   Effect.gen(function* () {
     // Created first, and so closed last: the end of the scope must not look like a lost connection.
     const scope = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
-    const events = new EventQueue(yield* Mailbox.make<Received, UpstreamFailure>())
+    const events = new EventQueue()
     const states = yield* SubscriptionRef.make<ConnectionState>("connected")
     const delays = yield* Schedule.driver(Retries.backoff)
     const first = yield* dial(options.dial(options.after, false), scope)

@@ -4,8 +4,10 @@
  */
 
 import type { ClientRequest, IncomingMessage } from "node:http"
-import { Context, Data, Duration, Effect, Exit, Layer, Mailbox, Metric, type Scope } from "effect"
+import { Context, Data, Duration, Effect, Exit, Layer, Metric, type Scope } from "effect"
 import WebSocket from "ws"
+import * as Direct from "../base/Direct.ts"
+import { Inbox } from "../base/Inbox.ts"
 import * as DebugLog from "../base/Observability/DebugLog.ts"
 import * as FrameSummary from "../base/Observability/LogValue.ts"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
@@ -35,7 +37,7 @@ export const isLarge = (size: number): boolean => size > small
  * Waits until it is the turn of large events, whose next step then has to follow at once, so that many of them share
  * iterations of the event loop with everything else.
  */
-export const turnOf = (size: number): Effect.Effect<void> => (isLarge(size) ? pace.turn(size) : Effect.void)
+export const turnOf = (size: number): Effect.Effect<void> => (isLarge(size) ? pace.turn(size) : Exit.void)
 
 /**
  * The connection has ended. It is no `Error`: the stack of an error keeps the objects whose methods were running, which
@@ -55,7 +57,7 @@ export interface OpenSocket {
   readonly send: (text: string) => Effect.Effect<void, SocketClosed>
   /**
    * Takes the next frame, a large one in its turn among those of all sockets. Frames received before the end come before
-   * `SocketClosed`. For one consumer.
+   * `SocketClosed`. For one consumer. The effect is direct for small frames.
    */
   readonly take: Effect.Effect<string | OversizedFrame, SocketClosed>
   /** Sends a ping. */
@@ -146,7 +148,7 @@ const tooLargeCode = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH"
 /** The queue of received frames; if it is full, reading pauses. */
 const receive = (
   socket: WebSocket,
-  queue: Mailbox.Mailbox<Buffer | OversizedFrame, SocketClosed>,
+  queue: Inbox<Buffer | OversizedFrame, SocketClosed>,
   limits: Limits,
   allArriving: ArrivingFrames,
   debug: DebugLog.DebugLog | undefined
@@ -177,10 +179,10 @@ const receive = (
     received++
     frames++
     if (data.length > limits.eventBytes) {
-      queue.unsafeOffer(new OversizedFrame(`has ${data.length} bytes; the limit is ${limits.eventBytes}`))
+      queue.offer(new OversizedFrame(`has ${data.length} bytes; the limit is ${limits.eventBytes}`))
     } else {
       bytes += data.length
-      queue.unsafeOffer(data)
+      queue.offer(data)
     }
     if (isAbove(1)) socket.pause()
   })
@@ -195,23 +197,20 @@ const receive = (
         ? "unfinished frames take too much memory"
         : reason.toString("utf8")
     const message = `The connection to the agent platform has ended (${code}${why === "" ? "" : `: ${why}`})`
-    queue.unsafeDone(Exit.fail(new SocketClosed({ code, tooLarge, message })))
+    queue.end(Exit.fail(new SocketClosed({ code, tooLarge, message })))
   })
   const decode = (data: Buffer): string => {
     const text = data.toString("utf8")
     debug?.("Received a frame of an agent instance", { frame: FrameSummary.ofText(text) })
     return text
   }
-  const take = Effect.flatMap(
-    Effect.catchTag(queue.take, "NoSuchElementException", error => Effect.die(error)),
-    (frame): Effect.Effect<string | OversizedFrame> => {
-      frames--
-      if (frame instanceof OversizedFrame) return Effect.succeed(frame)
-      bytes -= frame.length
-      if (socket.isPaused && !isAbove(0.5)) socket.resume()
-      return Effect.map(turnOf(frame.length), () => decode(frame))
-    }
-  )
+  const take = Direct.flatMap(queue.take, (frame): Effect.Effect<string | OversizedFrame> => {
+    frames--
+    if (frame instanceof OversizedFrame) return Exit.succeed(frame)
+    bytes -= frame.length
+    if (socket.isPaused && !isAbove(0.5)) socket.resume()
+    return Direct.map(turnOf(frame.length), () => decode(frame))
+  })
   return { take, received: () => received }
 }
 
@@ -293,7 +292,7 @@ export const make = (
 ): Context.Tag.Service<PlatformSocket> => ({
   open: (url, headers) =>
     Effect.gen(function* () {
-      const queue = yield* Mailbox.make<Buffer | OversizedFrame, SocketClosed>()
+      const queue = new Inbox<Buffer | OversizedFrame, SocketClosed>()
       const debug = yield* DebugLog.make
       const socket = yield* Effect.acquireRelease(
         Effect.sync(

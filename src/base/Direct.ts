@@ -5,7 +5,7 @@
  * The functions of this module keep an effect direct. An `Exit` and an `Either` are direct.
  * Direct effects are lazy: each run does the work again.
  */
-import { Cause, type Context, Effect, Effectable, Either, Exit, type Fiber, FiberId } from "effect"
+import { Cause, type Context, Effect, Effectable, Either, Exit, type Fiber, FiberId, Runtime } from "effect"
 
 /** Completes an asynchronous effect with the result of another effect. */
 type Resume<A, E, R> = (effect: Effect.Effect<A, E, R>) => void
@@ -23,12 +23,43 @@ class Suspend<A, E, R> extends Effectable.Class<A, E, R> {
 
 /** An effect that ends by a callback. */
 class Async<A, E, R> extends Effectable.Class<A, E, R> {
-  constructor(readonly register: (resume: Resume<A, E, R>) => () => void) {
+  constructor(
+    readonly register: (resume: Resume<A, E, R>) => () => void,
+    readonly isInterruptible = true
+  ) {
     super()
   }
 
   commit(): Effect.Effect<A, E, R> {
-    return Effect.async<A, E, R>(resume => Effect.sync(this.register(resume)))
+    const ended = Effect.async<A, E, R>(resume => Effect.sync(this.register(resume)))
+    return this.isInterruptible ? ended : Effect.uninterruptible(ended)
+  }
+}
+
+/** Replaces the effect with which an asynchronous effect ends. */
+const mapEnd = <A, E, R, B, E2, R2>(
+  { isInterruptible, register }: Async<A, E, R>,
+  f: (effect: Effect.Effect<A, E, R>) => Effect.Effect<B, E2, R2>
+): Async<B, E2, R2> => new Async(resume => register(effect => resume(f(effect))), isInterruptible)
+
+const neverCanceled = (): void => {}
+
+/** An effect that is not interrupted before its end. */
+class Uninterruptible<A, E, R> extends Suspend<A, E, R> {
+  constructor(private readonly self: Effect.Effect<A, E, R>) {
+    super(() => {
+      const current = advance(self)
+      if (exitOf(current) !== undefined) return current
+      if (!(current instanceof Async)) return Effect.uninterruptible(current)
+      return new Async<A, E, R>(resume => {
+        current.register((effect: Effect.Effect<A, E, R>) => resume(new Uninterruptible(effect)))
+        return neverCanceled
+      }, false)
+    })
+  }
+
+  override commit(): Effect.Effect<A, E, R> {
+    return Effect.uninterruptible(this.self)
   }
 }
 
@@ -43,6 +74,10 @@ export const sync = <A>(evaluate: () => A): Effect.Effect<A> => new Suspend(() =
 export const async = <A, E = never, R = never>(
   register: (resume: Resume<A, E, R>) => () => void
 ): Effect.Effect<A, E, R> => new Async(register)
+
+/** `Effect.uninterruptible`. */
+export const uninterruptible = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  new Uninterruptible(self)
 
 /** The exit of a computation. What it throws is a defect. */
 export const attempt = <A>(evaluate: () => A): Exit.Exit<A> => {
@@ -79,14 +114,12 @@ export const provide = <A, E, R>(self: Effect.Effect<A, E, R>, context: Context.
     const exit = exitOf(current)
     if (exit !== undefined) return exit
     return current instanceof Async
-      ? new Async<A, E, never>(resume =>
-          current.register((effect: Effect.Effect<A, E, R>) => resume(provide(effect, context)))
-        )
+      ? mapEnd(current, (effect: Effect.Effect<A, E, R>) => provide(effect, context))
       : Effect.provide(current, context)
   })
 
 /** Continues with the exit of an effect, unless it is interrupted. */
-const matchExit = <A, E, R, B, E2, R2>(
+export const matchExit = <A, E, R, B, E2, R2>(
   self: Effect.Effect<A, E, R>,
   f: (exit: Exit.Exit<A, E>) => Effect.Effect<B, E2, R2>
 ): Effect.Effect<B, E2, R | R2> =>
@@ -94,11 +127,7 @@ const matchExit = <A, E, R, B, E2, R2>(
     const current = advance(self)
     const exit = exitOf(current)
     if (exit !== undefined) return f(exit)
-    if (current instanceof Async) {
-      return new Async<B, E2, R | R2>(resume =>
-        current.register((effect: Effect.Effect<A, E, R>) => resume(matchExit(effect, f)))
-      )
-    }
+    if (current instanceof Async) return mapEnd(current, (effect: Effect.Effect<A, E, R>) => matchExit(effect, f))
     return Effect.matchCauseEffect(current, {
       onFailure: cause => f(Exit.failCause(cause)),
       onSuccess: value => f(Exit.succeed(value))
@@ -151,14 +180,15 @@ export const map = <A, E, R, B>(self: Effect.Effect<A, E, R>, f: (value: A) => B
 
 /**
  * Runs an effect, in a fiber only if it needs one, and calls `onExit` once, perhaps before it returns. The exit of the
- * fiber that `fork` starts ends the run. The returned function interrupts it. An exception of `onExit` is thrown in
- * the code that caused the exit.
+ * fiber that `fork` starts ends the run. The returned function interrupts it; what is uninterruptible ends before.
+ * An exception of `onExit` is thrown in the code that caused the exit.
  */
 export const run = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
   fork: (effect: Effect.Effect<A, E, R>) => Fiber.RuntimeFiber<A, E>,
   onExit: (exit: Exit.Exit<A, E>) => void
 ): (() => void) => {
+  let isInterrupted = false
   let interrupt = (): void => {}
   const proceed = (next: Effect.Effect<A, E, R>): void => {
     const current = advance(next)
@@ -168,8 +198,9 @@ export const run = <A, E, R>(
       const fiber = fork(current)
       fiber.addObserver(onExit)
       interrupt = () => fiber.unsafeInterruptAsFork(FiberId.none)
-      return
+      return isInterrupted ? interrupt() : undefined
     }
+    if (isInterrupted && current.isInterruptible) return onExit(Exit.interrupt(FiberId.none))
     let isOver = false
     let cancel: (() => void) | undefined
     let early: Effect.Effect<A, E, R> | undefined
@@ -187,12 +218,56 @@ export const run = <A, E, R>(
     }
     if (early !== undefined) return proceed(early)
     interrupt = () => {
-      if (isOver) return
+      if (isOver || !current.isInterruptible) return
       isOver = true
       cancel?.()
       onExit(Exit.interrupt(FiberId.none))
     }
   }
   proceed(effect)
-  return () => interrupt()
+  return () => {
+    isInterrupted = true
+    interrupt()
+  }
 }
+
+/**
+ * Runs an effect again and again while it returns true, each time as {@link run} does. Its steps are not those of the
+ * fiber that waits for the end. The interruption of that fiber waits until the run is over.
+ */
+export const repeatWhile = <E, R>(step: Effect.Effect<boolean, E, R>): Effect.Effect<void, E, R> =>
+  Effect.flatMap(Effect.runtime<R>(), runtime =>
+    Effect.async<void, E>(resume => {
+      const fork = Runtime.runFork(runtime)
+      let [isOver, isInterrupted] = [false, false]
+      let interrupt = (): void => {}
+      let onEnd = (exit: Exit.Exit<void, E>): void => resume(exit)
+      const isNext = (exit: Exit.Exit<boolean, E>): boolean => {
+        if (Exit.isSuccess(exit) && exit.value && !isInterrupted) return true
+        isOver = true
+        onEnd(Exit.asVoid(exit))
+        return false
+      }
+      const proceed = (): void => {
+        // Steps that end at once do not make the stack grow.
+        for (let goesOn = true; goesOn; ) {
+          goesOn = false
+          let isAtOnce = true
+          interrupt = run(step, fork, exit => {
+            if (!isNext(exit)) return
+            if (isAtOnce) goesOn = true
+            else proceed()
+          })
+          isAtOnce = false
+        }
+        if (isInterrupted) interrupt()
+      }
+      proceed()
+      return Effect.async<void>(done => {
+        if (isOver) return done(Effect.void)
+        onEnd = () => done(Effect.void)
+        isInterrupted = true
+        interrupt()
+      })
+    })
+  )

@@ -48,14 +48,14 @@ interface Program {
   readonly kind: Kind
   readonly value: number
   readonly steps: ReadonlyArray<{
-    readonly how: "map" | "flatMap" | "catchAll" | "matchEffect"
+    readonly how: "map" | "flatMap" | "catchAll" | "matchEffect" | "uninterruptible"
     readonly next: Program
   }>
 }
 
 const kinds = fc.constantFrom(...(Object.keys(leaves) as ReadonlyArray<Kind>))
 
-const hows = fc.constantFrom("map" as const, "flatMap" as const, "catchAll" as const, "matchEffect" as const)
+const hows = fc.constantFrom(...(["map", "flatMap", "catchAll", "matchEffect", "uninterruptible"] as const))
 
 const programs = (depth: number): fc.Arbitrary<Program> =>
   fc.record({
@@ -65,13 +65,14 @@ const programs = (depth: number): fc.Arbitrary<Program> =>
       depth === 0 ? fc.constant([]) : fc.array(fc.record({ how: hows, next: programs(depth - 1) }), { maxLength: 3 })
   })
 
-type Combinators = Pick<typeof Direct, "map" | "flatMap" | "catchAll" | "matchEffect">
+type Combinators = Pick<typeof Direct, "map" | "flatMap" | "catchAll" | "matchEffect" | "uninterruptible">
 
 const build = ({ kind, steps, value }: Program, use: Combinators): Effect.Effect<number, string> =>
   steps.reduce((effect, { how, next }): Effect.Effect<number, string> => {
     const other = (n: number) => use.map(build(next, use), m => n + m)
     if (how === "map") return use.map(effect, n => n + 1)
     if (how === "flatMap") return use.flatMap(effect, other)
+    if (how === "uninterruptible") return use.flatMap(use.uninterruptible(effect), other)
     if (how === "catchAll") return use.catchAll(effect, error => other(error.length))
     return use.matchEffect(effect, { onFailure: error => other(error.length), onSuccess: n => Effect.fail(`${n}`) })
   }, leaves[kind](value))
@@ -80,7 +81,8 @@ const own: Combinators = {
   map: Effect.map,
   flatMap: Effect.flatMap,
   catchAll: Effect.catchAll,
-  matchEffect: Effect.matchEffect
+  matchEffect: Effect.matchEffect,
+  uninterruptible: Effect.uninterruptible
 }
 
 const shown = (exit: Exit.Exit<number, string>) =>
@@ -192,5 +194,56 @@ describe("Direct", () => {
     interrupt()
     yield* Fiber.await(fibers[0]!)
     expect(exits.map(Exit.isInterrupted)).toEqual([true])
+  })
+
+  it("interrupts what follows an uninterruptible part, after that part", () => {
+    const results: Array<string> = []
+    let resume: ((exit: Exit.Exit<string>) => void) | undefined
+    const waiting = Direct.async<string>(callback => {
+      resume = callback
+      return () => results.push("canceled")
+    })
+    const part = Direct.map(waiting, value => results.push(value))
+    const interrupt = Direct.run(
+      Direct.flatMap(Direct.uninterruptible(Direct.flatMap(part, () => part)), () => waiting),
+      Effect.runFork,
+      exit => results.push(Exit.isInterrupted(exit) ? "interrupted" : "ended")
+    )
+    interrupt()
+    resume!(Exit.succeed("first"))
+    resume!(Exit.succeed("second"))
+    expect(results).toEqual(["first", "second", "interrupted"])
+  })
+
+  test.effect("repeats an effect until it returns false, without a deep stack", function* () {
+    let left = 100_000
+    const step = Direct.suspend(() =>
+      --left % 1000 === 0 ? Effect.as(Effect.yieldNow(), left > 0) : Exit.succeed(true)
+    )
+    yield* Direct.repeatWhile(step)
+    expect(left).toBe(0)
+    expect(yield* Effect.exit(Direct.repeatWhile(Exit.fail("failed")))).toEqual(Exit.fail("failed"))
+  })
+
+  test.effect("is interrupted in a repetition after what is uninterruptible", function* () {
+    const results: Array<string> = []
+    let resume = (): void => {}
+    const waiting = Direct.async<boolean>(callback => {
+      resume = () => callback(Exit.succeed(true))
+      return () => results.push("canceled")
+    })
+    const step = Direct.flatMap(
+      Direct.uninterruptible(Direct.map(waiting, () => results.push("stored"))),
+      () => waiting
+    )
+    const fiber = yield* Effect.fork(Direct.repeatWhile(step))
+    yield* Effect.yieldNow()
+    const interrupting = yield* Effect.fork(Fiber.interrupt(fiber))
+    // Its interruption waits for the callback.
+    yield* Effect.repeatN(Effect.yieldNow(), 10)
+    expect(results).toEqual([])
+    resume()
+    expect(Exit.isInterrupted(yield* Fiber.join(interrupting))).toBe(true)
+    expect(results).toEqual(["stored"])
   })
 })

@@ -41,6 +41,9 @@ export class TokenBucket {
   }
 }
 
+/** Bytes of an event up to which a copy of it after the head of its frame costs less than a second write. */
+const copied = 4096
+
 /** The services and settings that the responders of all connections share. */
 export interface Shared {
   readonly traceId: Effect.Effect<string>
@@ -104,7 +107,7 @@ export class Responder implements Outbox {
   }
 
   sendEvents(events: ReadonlyArray<Frame>): void {
-    if (events.length === 1) return this.send(events[0]!.type, events[0]!.data)
+    if (events.length === 1 && events[0]!.data.length > copied) return this.send(events[0]!.type, events[0]!.data)
     if (events.length === 0 || !this.connection.isOpen) return
     for (const { type } of events) GatewayMetrics.sent.increment(type, this.shared.tags)
     this.connection.sendFrame(textFrames(events.map(({ data }) => data)))

@@ -37,6 +37,11 @@ export interface Options<A, B, E> {
   readonly prepare?: Effect.Effect<void>
   /** How many milliseconds a group that is not full waits for more writes, at most: see {@link BatchWindow}. */
   readonly maxBatchWaitMillis?: number
+  /**
+   * The least number of milliseconds between the starts of two groups, unless the second one is full: 0 by default. A
+   * group has costs of its own, such as a flush, so that constant traffic should not make many small ones.
+   */
+  readonly spacingMillis?: number
   /** The maximum weight of a group; a single write may be heavier. */
   readonly maxGroup?: Weight
   /** The maximum number of writes that wait while a group is in flight. */
@@ -144,10 +149,20 @@ interface Parts<A, B, E> extends ReturnType<typeof answering<A, B, E>> {
 }
 
 const committing = <A, B, E>(
-  { commit, maxBatchWaitMillis = 0, maxGroup: max = maxGroup, observe, outage, prepare }: Options<A, B, E>,
+  {
+    commit,
+    maxBatchWaitMillis = 0,
+    maxGroup: max = maxGroup,
+    observe,
+    outage,
+    prepare,
+    spacingMillis = 0
+  }: Options<A, B, E>,
   { answer, clock, queue, reportFaults, timeoutMillis }: Parts<A, B, E>
 ): Effect.Effect<void> => {
   const window = new BatchWindow(maxBatchWaitMillis)
+  /** When the last group started. Not by Effect's clock: the wait also ends while the clock of a test is stopped. */
+  let lastStart = Number.NEGATIVE_INFINITY
 
   const settle = (exit: Exit.Exit<ReadonlyArray<Either.Either<B, E>>, StoreUnavailable>): void => {
     const { group, startedAt } = queue.flight!
@@ -166,6 +181,7 @@ const committing = <A, B, E>(
       const { bytes, group } = queue.takeGroup()
       if (wait !== undefined) window.onTaken(group.length, wait)
       if (group.length === 0) return Effect.void
+      lastStart = performance.now()
       const limit = timeoutMillis * Math.max(1, bytes / max.bytes)
       const flight = queue.begin(group, Monotonic.unsafeMillis(clock), limit)
       return Effect.suspend(() =>
@@ -192,7 +208,12 @@ const committing = <A, B, E>(
   return Effect.zipRight(
     queue.until(() => queue.size > 0),
     Effect.flatMap(
-      Effect.suspend(() => queue.awaitWrites(window.expected, window.maxWaitMillis)),
+      Effect.suspend(() => {
+        const pause = lastStart + spacingMillis - performance.now()
+        return pause < 1
+          ? queue.awaitWrites(window.expected, window.maxWaitMillis)
+          : Effect.as(queue.awaitWrites(Number.POSITIVE_INFINITY, pause), undefined)
+      }),
       wait => (prepare === undefined ? commitGroup(wait) : Effect.zipRight(prepare, commitGroup(wait)))
     )
   )

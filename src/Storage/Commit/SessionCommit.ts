@@ -2,6 +2,7 @@
  * Group commit of the histories of sessions: the writes, their weight, and the members of the port that write.
  */
 import { Clock, type Context, Effect, type Scope } from "effect"
+import * as Direct from "../../base/Direct.ts"
 import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import type {
@@ -67,7 +68,7 @@ const metrics = GroupCommit.metrics("the histories of sessions", {
 
 /** A committer of writes. It registers its metrics with the value 0. Writes that open a history return it. */
 export const make = <W extends EventWrite | CheckpointWrite | Release, E>(
-  options: Pick<GroupCommit.Options<W, Opened | undefined, E>, "commit" | "prepare">
+  options: Pick<GroupCommit.Options<W, Opened | undefined, E>, "commit" | "prepare" | "spacingMillis">
 ): Effect.Effect<GroupCommit.GroupCommit<W, Opened | undefined, E>, never, Scope.Scope> =>
   Effect.flatMap(MetricTags.current, tags =>
     GroupCommit.make<W, Opened | undefined, E>({
@@ -109,7 +110,7 @@ export const members = (
     // For a database that no nodes share.
     create: (...history) => Effect.asVoid(Effect.catchTag(begin("open")(...history), "SessionElsewhere", Effect.die)),
     open: (session, epoch) => begin("open")(session, epoch),
-    append: append => Effect.asVoid(submit({ op: "append", ...append })),
+    append: append => Direct.map(submit({ op: "append", ...append }), () => undefined),
     renewEpoch: (session, epoch) => begin("renewEpoch")(session, epoch),
     configure: (session, configuration) => Effect.asVoid(replace({ op: "configure", session, configuration })),
     remove: session => Effect.asVoid(replace({ op: "remove", session }))

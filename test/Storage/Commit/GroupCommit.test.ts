@@ -361,4 +361,27 @@ describe("GroupCommit, batch window", () => {
       }
     )
   }
+
+  test.scoped("groups start at intervals, unless one is full, and the first one at once", function* () {
+    const options = { spacingMillis: 3_600_000, maxGroup: { operations: 2, bytes: 1000 }, timeout: "1 day" } as const
+    const { groups, submit, answer } = yield* setup(options)
+    const first = yield* submit("a")
+    yield* answer(0)
+    const fibers = [first, yield* submit("b")]
+    expect(groups).toEqual([["a"]])
+    fibers.push(yield* submit("c"))
+    expect(groups).toEqual([["a"], ["b", "c"]])
+    yield* answer(1)
+    expect(yield* joinAll(fibers)).toEqual(["done a", "done b", "done c"])
+  })
+
+  test.scoped("a group that is not full starts after the interval", function* () {
+    const { groups, submit, answer } = yield* setup({ spacingMillis: 2 })
+    const fibers = [yield* submit("a")]
+    yield* answer(0)
+    fibers.push(yield* submit("b"))
+    yield* Effect.repeat(TestServices.provideLive(Effect.sleep("1 millis")), { until: () => groups.length === 2 })
+    yield* answer(1)
+    expect(yield* joinAll(fibers)).toEqual(["done a", "done b"])
+  })
 })

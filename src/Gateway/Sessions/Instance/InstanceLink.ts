@@ -4,6 +4,7 @@
  */
 
 import { Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
+import * as Direct from "../../../base/Direct.ts"
 import {
   type AgentPlatformConnectionError,
   type ConnectionState,
@@ -153,19 +154,18 @@ class EventIntake {
     private readonly scope: Scope.Scope
   ) {}
 
-  /** Applies the events that are new, in one update. Waits until the update is stored. */
+  /** Applies the events that are new, in one update. Waits until the update is stored. The effect is direct. */
   take(received: ReadonlyArray<Received>): Effect.Effect<void> {
-    return Effect.suspend(() => {
+    return Direct.suspend(() => {
       const fresh = received.filter(one => this.recent.isNew(one))
-      if (fresh.length === 0) return Effect.void
+      if (fresh.length === 0) return Exit.void
       let result: Ingested | undefined
       const updated = this.updateSession(state => {
         result = ingest(state, fresh, this.halves)
         return result.update
       })
-      return Effect.zipRight(
-        this.session.shared.paced(this.session.record.tenant, sizeOf(fresh), updated),
-        Effect.suspend(() => (result === undefined ? Effect.void : this.onApplied(result)))
+      return Direct.flatMap(this.session.shared.paced(this.session.record.tenant, sizeOf(fresh), updated), () =>
+        result === undefined ? Exit.void : this.onApplied(result)
       )
     })
   }
@@ -178,7 +178,7 @@ class EventIntake {
     for (const turnId of undelivered) this.lost.add(turnId)
     while (this.lost.size > State.maxTurns) this.lost.delete(this.lost.values().next().value!)
     return lateStarts.length + malformed.length === 0
-      ? Effect.void
+      ? Exit.void
       : Effect.zipRight(this.interrupt(lateStarts), this.report(malformed))
   }
 
@@ -236,11 +236,9 @@ const applyAll = (
   intake: EventIntake,
   updateSession: UpdateSession
 ): Effect.Effect<void> => {
-  const receive: Effect.Effect<void, AgentPlatformConnectionError> = Effect.flatMap(take, ([received, isOver]) =>
-    Effect.zipRight(intake.take(received), isOver ? Effect.void : receive)
-  )
+  const applied = Direct.flatMap(take, ([received, isOver]) => Direct.map(intake.take(received), () => !isOver))
   return Effect.raceFirst(
-    Effect.matchEffect(receive, {
+    Effect.matchEffect(Direct.repeatWhile(applied), {
       onFailure: error => lose(updateSession, "failed", error.message),
       onSuccess: () => lose(updateSession, "ended", "the instance has ended")
     }),

@@ -1,5 +1,7 @@
 /** The state of one session and the log of its events. */
-import { type Context, Duration, Effect, Schedule } from "effect"
+import { type Context, Duration, Effect, Exit, Schedule } from "effect"
+import * as Direct from "../../../base/Direct.ts"
+import { Mutex } from "../../../base/Mutex.ts"
 import { type StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { type EventBody, event } from "../../Protocol/Event.ts"
 import type { Append, History, Opened, OutOfStep, SessionElsewhere, SessionEvents } from "../../SessionEvents.ts"
@@ -64,7 +66,7 @@ interface Attempt {
 const maxUnknown = 16
 
 /** Used if every event carries the trace of its turn. */
-const noTrace = Effect.succeed("")
+const noTrace = Exit.succeed("")
 
 const firstDelay = Duration.millis(100)
 
@@ -80,7 +82,7 @@ const hasReceipt = ({ receipt, revoked }: Update): boolean => receipt !== undefi
  * is published. If the outcome of an append is unknown, the next update determines it first.
  */
 export class Journal {
-  private readonly mutex = Effect.unsafeMakeSemaphore(1)
+  private readonly mutex = new Mutex()
   private readonly traces = new TurnTraces()
   private headSeq: number
   private recoveryState: string | null
@@ -129,13 +131,13 @@ export class Journal {
 
   /**
    * Applies an update, and retries until the store takes it or the history is lost. `onUnavailable` is called once,
-   * before the first retry; it must not throw.
+   * before the first retry; it must not throw. The effect is direct, unless it has to wait for another update.
    */
   readonly updateWithRetry = (
     f: (state: SessionState) => Update,
     onUnavailable?: (reason: StoreBusy | StoreUnavailable) => void
   ): Effect.Effect<void> =>
-    Effect.suspend(() => {
+    Direct.suspend(() => {
       let warned = false
       let last: Attempt | undefined
       const warn = (error: StoreBusy | StoreUnavailable) => {
@@ -147,9 +149,9 @@ export class Journal {
       }
       // An attempt that turns out to be stored is not repeated, and one that was not stored is repeated unchanged.
       const again = (known: Attempt | undefined): Effect.Effect<Update, StoreBusy | StoreUnavailable> => {
-        if (known?.isApplied) return Effect.succeed(known.update)
+        if (known?.isApplied) return Exit.succeed(known.update)
         if (known !== undefined && known.before === this.current && known.append.after === this.headSeq) {
-          return Effect.as(this.submit(known), known.update)
+          return this.submit(known)
         }
         return this.attempt(f, made => {
           last = made
@@ -157,24 +159,31 @@ export class Journal {
       }
       const once = this.inOrder(() => again(last))
       // Most updates need no retry, and setting up a schedule costs more than an update.
-      return Effect.catchAll(once, error => {
-        if (this.lost) return Effect.void
-        onUnavailable?.(error)
-        const retrying = Effect.retry(Effect.tapError(once, warn), { schedule: backoff, while: () => !this.lost })
-        return Effect.zipRight(warn(error), Effect.delay(retrying, firstDelay))
+      return Direct.matchEffect(once, {
+        onSuccess: () => Exit.void,
+        onFailure: error => {
+          if (this.lost) return Exit.void
+          onUnavailable?.(error)
+          const retrying = Effect.retry(Effect.tapError(once, warn), { schedule: backoff, while: () => !this.lost })
+          // It fails only if the history is lost.
+          return Effect.ignore(Effect.zipRight(warn(error), Effect.delay(retrying, firstDelay)))
+        }
       })
-      // It fails only if the history is lost.
-    }).pipe(Effect.ignore)
+    })
 
   /** Runs one update at a time, after the outcome of earlier ones is known. */
   private inOrder<A>(f: () => Effect.Effect<A, StoreBusy | StoreUnavailable>) {
-    const work = Effect.suspend(() => Effect.flatMap(this.resolve(), f))
-    return this.mutex.withPermits(1)(Effect.uninterruptible(work))
+    return this.mutex.run(
+      Direct.flatMap(
+        Direct.suspend(() => this.resolve()),
+        f
+      )
+    )
   }
 
   /** Determines which of the attempts of unknown outcome the store has executed, if any. */
   private resolve(): Effect.Effect<void, StoreUnavailable> {
-    if (this.unknown.length === 0) return Effect.void
+    if (this.unknown.length === 0) return Exit.void
     const { events, history, session } = this.options
     const fail = Effect.suspend(() => {
       this.lost = true
@@ -209,7 +218,7 @@ export class Journal {
     const update = f(before)
     const recoveryState = encodeRecovery(update.state)
     if (update.events.length === 0 && recoveryState === this.recoveryState && !hasReceipt(update)) {
-      const change = Effect.sync(() => {
+      const change = Direct.sync(() => {
         this.current = update.state
         this.options.onUpdate(update, [])
         return update
@@ -219,13 +228,13 @@ export class Journal {
     const { turns } = update.state
     const begins = turns !== before.turns && this.traces.lacks(turns)
     const needsTrace = begins || update.events.some(body => this.traces.of(body) === undefined)
-    return Effect.flatMap(needsTrace ? this.options.traceId : noTrace, traceId => {
+    return Direct.flatMap(needsTrace ? this.options.traceId : noTrace, traceId => {
       if (begins) this.traces.begin(turns, traceId)
       const activity = Activity.after(this.currentActivity, update)
       const append = this.appendOf(update, recoveryState, traceId, activity)
       const attempt: Attempt = { append, before, update, activity, isApplied: false }
       onAttempt(attempt)
-      return Effect.as(this.submit(attempt), update)
+      return this.submit(attempt)
     })
   }
 
@@ -246,20 +255,24 @@ export class Journal {
     }
   }
 
-  private submit(attempt: Attempt): Effect.Effect<void, StoreBusy | StoreUnavailable> {
+  private submit(attempt: Attempt): Effect.Effect<Update, StoreBusy | StoreUnavailable> {
     const { append } = attempt
     const { activity } = append
     // An attempt may be repeated much later. Lists rely on a time that is not long ago.
     const at = Math.max(this.options.now(), append.timestamp)
     const request = activity === undefined ? append : { ...append, activity: { ...activity, at } }
-    return this.options.events.append(request).pipe(
-      Effect.tapErrorTag("StoreUnavailable", () => this.remember(attempt)),
-      Effect.catchTags({
-        OutOfStep: error => Effect.zipRight(this.remember(attempt), this.isAhead(error)),
-        SessionElsewhere: error => this.isTaken(error)
-      }),
-      Effect.zipRight(Effect.sync(() => this.apply(attempt)))
-    )
+    return Direct.matchEffect(this.options.events.append(request), {
+      onSuccess: () => {
+        this.apply(attempt)
+        return Exit.succeed(attempt.update)
+      },
+      onFailure: (error): Effect.Effect<never, StoreBusy | StoreUnavailable> => {
+        if (error._tag === "SessionElsewhere") return this.isTaken(error)
+        if (error._tag === "StoreBusy") return Exit.fail(error)
+        this.remember(attempt)
+        return error._tag === "OutOfStep" ? this.isAhead(error) : Exit.fail(error)
+      }
+    })
   }
 
   /**
@@ -296,10 +309,8 @@ export class Journal {
     this.options.onUpdate(update, frames)
   }
 
-  private remember(attempt: Attempt): Effect.Effect<void> {
-    return Effect.sync(() => {
-      this.unknown = [...this.unknown.filter(other => other !== attempt), attempt].slice(-maxUnknown)
-    })
+  private remember(attempt: Attempt): void {
+    this.unknown = [...this.unknown.filter(other => other !== attempt), attempt].slice(-maxUnknown)
   }
 
   private isAhead({ headSeq }: OutOfStep): StoreUnavailable {

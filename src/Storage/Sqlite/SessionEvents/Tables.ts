@@ -242,7 +242,9 @@ class Tables {
       this.statements.keepReceipt.run(row.id, headSeq, receipt.id, receipt.digest, receipt.turnId)
       this.statements.limitReceipts.run(row.id, maxReceipts)
     }
-    this.statements.update.run(headSeq, trimmedSeq, bytes, recoveryState, row.id)
+    // The recovery state has an index, and is mostly the same.
+    if (recoveryState === row.recoveryState) this.statements.advance.run(headSeq, trimmedSeq, bytes, row.id)
+    else this.statements.update.run(headSeq, trimmedSeq, bytes, recoveryState, row.id)
     if (activity !== undefined) this.statements.activate.run(activity.at, bitsOf(activity), row.id)
     return stored
   }
@@ -282,6 +284,7 @@ const prepare = (db: Database.Database) => ({
      FROM histories WHERE session = ?`
   ),
   activate: db.prepare("UPDATE histories SET active_at = max(active_at, ?), activity = ? WHERE id = ?"),
+  advance: db.prepare("UPDATE histories SET head = ?, trimmed = ?, bytes = ? WHERE id = ?"),
   update: db.prepare("UPDATE histories SET head = ?, trimmed = ?, bytes = ?, recovery_state = ? WHERE id = ?"),
   configure: db.prepare(
     `INSERT INTO launch_configurations (session, has_environment, has_deployment, environment, deployment)
