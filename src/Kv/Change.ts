@@ -25,8 +25,8 @@ export interface EncodedChange extends Address {
 const seqAt = '{"seq":'.length
 const tenantField = ',"tenantId":'
 
-class Encoded implements EncodedChange {
-  constructor(readonly json: string) {}
+abstract class Encoded implements EncodedChange {
+  abstract readonly json: string
 
   get seq(): number {
     return Number.parseInt(this.json.slice(seqAt, seqAt + 16), 10)
@@ -45,8 +45,107 @@ class Encoded implements EncodedChange {
   }
 }
 
+class Single extends Encoded {
+  constructor(readonly json: string) {
+    super()
+  }
+}
+
 /** A record whose JSON text a backend has already made. It must be the text that {@link encode} makes. */
-export const encoded = (json: string): EncodedChange => new Encoded(json)
+export const encoded = (json: string): EncodedChange => new Single(json)
+
+const quote = 0x22
+const backslash = 0x5c
+const openBrace = 0x7b
+const closeBrace = 0x7d
+
+/** The texts of objects that are separated by commas. They share no memory with the whole text. */
+const split = (text: string): ReadonlyArray<string> => {
+  const bytes = Buffer.from(text)
+  const texts: Array<string> = []
+  let depth = 0
+  let start = 0
+  for (let at = 0; at < bytes.length; at++) {
+    const code = bytes[at]
+    if (code === quote) {
+      while (bytes[++at] !== quote) if (bytes[at] === backslash) at++
+    } else if (code === openBrace) depth++
+    else if (code === closeBrace && --depth === 0) {
+      texts.push(bytes.toString("utf8", start, at + 1))
+      start = at + 2
+    }
+  }
+  return texts
+}
+
+/**
+ * Records as one text or as a list, whichever a backend has made. The other form is made when it is needed. A text
+ * without a list takes a fraction of the memory and of the time.
+ */
+export class Records {
+  private constructor(
+    readonly count: number,
+    private readonly joined: string | undefined,
+    private singles: ReadonlyArray<EncodedChange> | undefined
+  ) {}
+
+  static of(records: ReadonlyArray<EncodedChange>): Records {
+    const [first] = records
+    return first instanceof Part && first.of.isWhole(records)
+      ? first.of
+      : new Records(records.length, undefined, records)
+  }
+
+  /** The records of a text, in which commas separate them. */
+  static ofText(text: string, count: number): ReadonlyArray<EncodedChange> {
+    const records = new Records(count, text, undefined)
+    const parts: Array<EncodedChange> = []
+    for (let index = 0; index < count; index++) parts.push(new Part(records, index))
+    return parts
+  }
+
+  /** The JSON texts, separated by commas. */
+  get text(): string {
+    return this.joined ?? this.list.map(({ json }) => json).join(",")
+  }
+
+  /** The approximate size of the JSON texts, in bytes. */
+  get size(): number {
+    return this.joined?.length ?? this.list.reduce((sum, { json }) => sum + json.length, 0)
+  }
+
+  get list(): ReadonlyArray<EncodedChange> {
+    this.singles ??= split(this.text).map(encoded)
+    return this.singles
+  }
+
+  at(index: number): EncodedChange {
+    const record = this.list[index]
+    if (record === undefined) throw new Error(`there are ${this.list.length} records instead of ${this.count}`)
+    return record
+  }
+
+  private isWhole(records: ReadonlyArray<EncodedChange>): boolean {
+    return (
+      records.length === this.count &&
+      records.every((record, index) => record instanceof Part && record.of === this && record.index === index)
+    )
+  }
+}
+
+/** A record in the text of several. */
+class Part extends Encoded {
+  constructor(
+    readonly of: Records,
+    readonly index: number
+  ) {
+    super()
+  }
+
+  get json(): string {
+    return this.of.at(this.index).json
+  }
+}
 
 /** Encodes a record, with its value as it is stored. */
 export const encode = (change: StoredChange): EncodedChange =>

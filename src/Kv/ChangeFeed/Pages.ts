@@ -9,7 +9,7 @@ import { DirectFlight, type Work } from "../../base/SingleFlight.ts"
 import { yieldToEventLoop } from "../../base/Time/EventLoop.ts"
 import * as TimeLimit from "../../base/TimeLimit.ts"
 import { textFrame } from "../../Http/WebSocket.ts"
-import type { EncodedChange } from "../Change.ts"
+import { type EncodedChange, Records } from "../Change.ts"
 import { ChangeLog, type ChangePage, type ChangeQuery, type HistoryTrimmed, selects } from "../ChangeLog.ts"
 import { maxPage } from "../Requests.ts"
 import { StoreUnavailable } from "../Store.ts"
@@ -19,6 +19,15 @@ import { StoreUnavailable } from "../Store.ts"
  * receivers share bytes.
  */
 const largeText = 16_384
+
+/** A text between two of ASCII characters. A large one is written once, and not copied into a longer text before. */
+const enclosed = (head: string, text: string, tail: string): string | Uint8Array => {
+  if (text.length < largeText) return `${head}${text}${tail}`
+  const bytes = Buffer.allocUnsafeSlow(head.length + Buffer.byteLength(text) + tail.length)
+  bytes.write(head)
+  bytes.write(tail, head.length + bytes.write(text, head.length))
+  return bytes
+}
 
 /** How far a reader has read a log. */
 export interface Position {
@@ -34,14 +43,17 @@ export class Page {
   private eventBytes: Uint8Array | undefined
   private frameBytes: Buffer | undefined
   private readonly lastSeqsByPart: { [part in "tenant" | "namespace"]?: ReadonlyMap<string, number> } = {}
+  private readonly records: Records
 
   constructor(
-    private readonly records: ReadonlyArray<EncodedChange>,
+    changes: ReadonlyArray<EncodedChange>,
     readonly lastSeq: number,
     readonly epoch: string,
     /** Whether no later commit can add to it. */
     readonly isComplete: boolean
-  ) {}
+  ) {
+    this.records = Records.of(changes)
+  }
 
   static of({ changes, epoch, isComplete, lastSeq }: ChangePage): Page {
     return new Page(changes, lastSeq, epoch, isComplete)
@@ -58,27 +70,24 @@ export class Page {
   }
 
   get count(): number {
-    return this.records.length
+    return this.records.count
   }
 
   /** The JSON array of the change records. */
   get changes(): string {
-    return `[${this.records.map(({ json }) => json).join(",")}]`
+    return `[${this.records.text}]`
   }
 
   /** The answer to a poll. */
   get answer(): string | Uint8Array {
-    if (this.answerBody === undefined) {
-      const text = `{"changes":${this.changes},"lastSeq":${this.lastSeq}}`
-      this.answerBody = text.length < largeText ? text : Buffer.from(text)
-    }
+    this.answerBody ??= enclosed('{"changes":[', this.records.text, `],"lastSeq":${this.lastSeq}}`)
     return this.answerBody
   }
 
   /** The Server-Sent Events, one for each change. JSON text has no line breaks, so that one `data` line contains it. */
   get events(): Uint8Array {
     this.eventBytes ??= Buffer.from(
-      this.records.map(({ json, seq }) => `id: ${seq}@${this.epoch}\ndata: ${json}\n\n`).join("")
+      this.records.list.map(({ json, seq }) => `id: ${seq}@${this.epoch}\ndata: ${json}\n\n`).join("")
     )
     return this.eventBytes
   }
@@ -93,26 +102,26 @@ export class Page {
 
   /** The approximate memory of the page with all its forms, in bytes. */
   get weight(): number {
-    return this.records.reduce((sum, { json }) => sum + 3 * json.length, 256)
+    return 256 + 3 * this.records.size
   }
 
   /** The last `seq` of each tenant, or of each namespace, that has changes here. */
   lastSeqs(part: "tenant" | "namespace"): ReadonlyMap<string, number> {
-    this.lastSeqsByPart[part] ??= new Map(this.records.map(record => [record[part], record.seq]))
+    this.lastSeqsByPart[part] ??= new Map(this.records.list.map(record => [record[part], record.seq]))
     return this.lastSeqsByPart[part]
   }
 
   /** Whether the page has a record after `after` that a query selects. */
   hasFor(query: ChangeQuery, after: number): boolean {
-    return this.records.some(record => record.seq > after && selects(query, record))
+    return this.records.list.some(record => record.seq > after && selects(query, record))
   }
 
   /** Applies a query to an unfiltered page. Returns at least one page. The last one ends where this page ends. */
   split(query: ChangeQuery): readonly [Page, ...Array<Page>] {
     const { after, limit } = query
-    const records = this.records.filter(record => record.seq > after && selects(query, record))
+    const records = this.records.list.filter(record => record.seq > after && selects(query, record))
     if (records.length <= limit) {
-      return [records.length === this.records.length ? this : new Page(records, this.lastSeq, this.epoch, false)]
+      return [records.length === this.count ? this : new Page(records, this.lastSeq, this.epoch, false)]
     }
     const head = new Page(records.slice(0, limit), records[limit - 1]!.seq, this.epoch, true)
     const pages: [Page, ...Array<Page>] = [head]
@@ -197,6 +206,8 @@ export const keyOf = ({ after, limit, namespace, prefix = "", tenant }: ChangeQu
 /** The most recently used pages, within two bounds. */
 class PageCache {
   private readonly pages = new Map<string, Page>()
+  /** The keys of the last pages that were not kept. */
+  private readonly passed = new Set<string>()
   private bytes = 0
 
   constructor(
@@ -211,6 +222,17 @@ class PageCache {
       this.pages.set(key, page)
     }
     return page
+  }
+
+  /**
+   * Keeps a page that was already asked for a short time ago. Pages that are kept outlive the young generation: if each
+   * reader asks for another one, major collections take as much time as the reads.
+   */
+  putAgain(key: string, page: Page): void {
+    if (this.passed.delete(key)) return this.put(key, page)
+    this.passed.add(key)
+    if (this.passed.size <= this.maxPages) return
+    for (const oldest of this.passed) return void this.passed.delete(oldest)
   }
 
   put(key: string, page: Page): void {
@@ -265,7 +287,7 @@ class KnownLog {
   }
 
   /** Notes what a page shows of the log, and caches it if it lasts. */
-  keep(query: ChangeQuery, page: Page, isLasting: boolean): Page {
+  keep(query: ChangeQuery, page: Page, isLasting: boolean, isFollowed: boolean): Page {
     // The log was replaced, or ends before a position that was read, after a restore: cached pages are invalid.
     // Concurrent reads may look the same; clearing the cache is harmless then.
     if (page.epoch !== this.epoch || (page.lastSeq <= query.after && page.lastSeq < this.end)) {
@@ -276,7 +298,9 @@ class KnownLog {
     // A complete page that is not full is followed by records that were present already.
     const hasNext = page.isComplete && page.count < query.limit
     this.end = Math.max(this.end, hasNext ? page.lastSeq + 1 : page.lastSeq)
-    if (isLasting && page.lastSeq > query.after) this.cache.put(keyOf(query), page)
+    if (!isLasting || page.lastSeq <= query.after) return page
+    if (isFollowed || !page.isComplete) this.cache.put(keyOf(query), page)
+    else this.cache.putAgain(keyOf(query), page)
     return page
   }
 }
@@ -306,12 +330,12 @@ export const make: Effect.Effect<Pages, never, ChangeLog | Scope.Scope> = Effect
 
   /** Reads a page, and caches it unless the history has changed since its callers have asked for that. */
   const read =
-    (query: ChangeQuery): Work<Page, ReadFailure> =>
+    (query: ChangeQuery, isFollowed: boolean): Work<Page, ReadFailure> =>
     onSent => {
       const before = known.history
       return Direct.flatMap(log.read(query, onSent), read =>
         Direct.flatMap(last, after => {
-          const page = known.keep(query, Page.of(read), before !== undefined && before === after)
+          const page = known.keep(query, Page.of(read), before !== undefined && before === after, isFollowed)
           // The reader continues at once. Other work must run in between.
           return isCut(page) ? Effect.as(yieldToEventLoop, page) : Exit.succeed(page)
         })
@@ -319,7 +343,7 @@ export const make: Effect.Effect<Pages, never, ChangeLog | Scope.Scope> = Effect
     }
 
   // A read is not interrupted with its first caller, since others wait for it. The store bounds its time.
-  const join = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> => reads.join(keyOf(query), read(query))
+  const join = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> => reads.join(keyOf(query), read(query, true))
 
   const fresh = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
     Direct.suspend(() => {
@@ -328,7 +352,7 @@ export const make: Effect.Effect<Pages, never, ChangeLog | Scope.Scope> = Effect
       const page = Direct.flatMap(known.current, () => {
         const kept = known.cache.get(key)
         if (kept?.isComplete === true) return Effect.succeed(kept)
-        return reads.next(key, read(query), ofRead => {
+        return reads.next(key, read(query, false), ofRead => {
           isArriving = ofRead
         })
       })

@@ -51,13 +51,14 @@ const timed = (pages: Pages.Pages) =>
   })
 
 describe("fresh pages", () => {
-  test.scoped("read a complete page once, and other pages each time", function* () {
+  test.scoped("keep a complete page that was asked for twice, and read other pages each time", function* () {
     const { make, state } = numbers()
     const pages = yield* make
+    yield* pages.fresh(query)
     const full = yield* pages.fresh(query)
     expect([full.answer, full.changes, full.count]).toEqual(['{"changes":[1.1,1.2],"lastSeq":2}', "[1.1,1.2]", 2])
     expect(yield* pages.fresh(query)).toBe(full)
-    expect(state.reads).toBe(1)
+    expect(state.reads).toBe(2)
     expect((yield* pages.fresh({ ...query, after: 2 })).answer).toBe('{"changes":[1.3],"lastSeq":3}')
     state.end = 9
     expect((yield* pages.fresh({ ...query, after: 2 })).answer).toBe('{"changes":[1.3,1.4],"lastSeq":4}')
@@ -68,6 +69,7 @@ describe("fresh pages", () => {
   test.scoped("do not answer from before a reset of the history", function* () {
     const { make, state } = numbers()
     const pages = yield* make
+    yield* pages.fresh(query)
     yield* pages.fresh(query)
     state.history = 2
     expect((yield* pages.fresh(query)).changes).toBe("[2.1,2.2]")
@@ -96,6 +98,7 @@ describe("fresh pages", () => {
   test.scoped("fail while the log is unavailable, whatever is cached", function* () {
     const { make, state } = numbers()
     const pages = yield* make
+    yield* pages.fresh(query)
     yield* pages.fresh(query)
     state.isUnavailable = true
     expect(yield* Effect.flip(pages.fresh(query))).toMatchObject({ reason: "unavailable" })
@@ -173,10 +176,22 @@ describe("fresh pages", () => {
     const { make, state } = numbers()
     state.end = 1000
     const pages = yield* make
-    for (let after = 0; after < 200; after++) yield* pages.fresh({ ...query, after })
+    for (let after = 0; after < 200; after++) {
+      yield* pages.fresh({ ...query, after })
+      yield* pages.fresh({ ...query, after })
+    }
     yield* pages.fresh({ ...query, after: 199 })
-    expect(state.reads).toBe(200)
+    expect(state.reads).toBe(400)
     yield* pages.fresh(query)
-    expect(state.reads).toBe(201)
+    expect(state.reads).toBe(401)
+  })
+
+  test.scoped("forget after a while that a page was asked for", function* () {
+    const { make, state } = numbers()
+    state.end = 1000
+    const pages = yield* make
+    for (let after = 0; after < 200; after++) yield* pages.fresh({ ...query, after })
+    for (const after of [0, 0, 0, 199, 199]) yield* pages.fresh({ ...query, after })
+    expect(state.reads).toBe(203)
   })
 })

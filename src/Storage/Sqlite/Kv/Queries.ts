@@ -118,6 +118,11 @@ export class Queries {
   private changePage(query: ChangeQuery, last: number, epoch: string): ChangePage {
     const { after, limit, namespace, tenant } = query
     if (after >= last) return { changes: [], lastSeq: last, epoch, isComplete: false }
+    if (namespace === undefined && tenant === "") {
+      const upTo = Math.min(after + limit, last)
+      const changes = this.changesUpTo(after, upTo)
+      if (changes !== undefined) return { changes, lastSeq: upTo, epoch, isComplete: upTo === after + limit }
+    }
     const end = namespace === undefined ? last : Math.min(after + scanned, last)
     const { isCut, texts } =
       namespace !== undefined
@@ -128,6 +133,22 @@ export class Queries {
     const changes = texts.map(Change.encoded)
     const isFull = isCut || changes.length === limit
     return { changes, lastSeq: isFull ? changes.at(-1)!.seq : end, epoch, isComplete: isFull || end < last }
+  }
+
+  /**
+   * All records between two positions, in one text: records are dense. `undefined` if they are too large for a page, or
+   * if one cannot be read.
+   */
+  private changesUpTo(after: number, upTo: number): ReadonlyArray<Change.EncodedChange> | undefined {
+    const { join, size } = this.statements.range
+    try {
+      return size.get(after, upTo)! < pageBytes
+        ? Change.Records.ofText(join.get(after, upTo)!, upTo - after)
+        : undefined
+    } catch (error) {
+      if (!isUnreadable(error)) throw error
+      return undefined
+    }
   }
 
   /** The records of a part of a namespace, up to the one with this `seq`. */
@@ -257,6 +278,9 @@ type PartParameters = [
 
 const inPart = "namespace = ? AND key >= ? AND key < ?"
 
+// At or after a number: the record before it may be the unreadable one.
+const range = "FROM changes WHERE seq >= ? + 1 AND seq <= ?"
+
 type NamespaceParameters = [
   now: number,
   maxDue: number,
@@ -289,6 +313,11 @@ const prepare = (db: Database.Database) => ({
   // At or after a number: the record before it may be the unreadable one.
   next: db.prepare<[number], number | null>("SELECT min(seq) FROM changes WHERE seq >= ?").pluck(),
   changes: printed<[number, number]>(db, printedChange, "FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?"),
+  // Without a subquery, which would copy each row. SQLite scans a range of row ids in their order.
+  range: {
+    size: db.prepare<[number, number], number>(`SELECT total(octet_length(value)) ${range}`).pluck(),
+    join: db.prepare<[number, number], string>(`SELECT group_concat(${printedChange}) ${range}`).pluck()
+  },
   // The condition on the empty tenant makes the partial index usable.
   tenantChanges: printed<[string, number, number]>(
     db,
