@@ -274,7 +274,7 @@ for (const [name, backend] of backends) {
           )
           assert.strictEqual(answer.recovered, after >= trimmedSeq)
         }
-        // The subscription goes on.
+        // The subscription continues.
         yield* completeTurn(client, sessionId, "hello")
         const other = yield* connect(url)
         const older = yield* other.get("subscribed", { type: "subscribe", sessionId, beforeSeq: 40, epoch: "another" })
