@@ -31,6 +31,34 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways with one Postg
     })
   )
 
+  it.scoped("show the conversation of a session of another one, and what follows", () =>
+    Effect.gen(function* () {
+      const { start } = yield* Gateways.make()
+      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+      const mine = yield* one.client
+      const sessionId = yield* createSession(mine)
+      yield* mine.get("subscribed", { type: "subscribe", sessionId })
+      yield* completeTurn(mine, sessionId, "first")
+      const theirs = yield* other.client
+      const folded = yield* theirs.get("subscribed", { type: "subscribe", sessionId, fold: true })
+      const part = yield* theirs.until(frame => frame.type === "conversation" && frame.last)
+      assert.isTrue(part.type === "conversation" && part.seq >= folded.headSeq && part.text.includes("first"))
+      const turn = yield* completeTurn(mine, sessionId, "second")
+      yield* theirs.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === turn)
+      const seqs = theirs.events(sessionId).map(({ seq }) => seq)
+      assert.strictEqual(seqs[0], (part as { readonly seq: number }).seq + 1)
+      const { id } = yield* theirs.get("subscribed", { type: "subscribe", sessionId, beforeSeq: 4, limit: 2 })
+      yield* theirs.until(frame => frame.type === "subscription_ended" && frame.id === id)
+      assert.deepStrictEqual(
+        theirs
+          .events(sessionId)
+          .slice(-2)
+          .map(({ seq }) => seq),
+        [2, 3]
+      )
+    })
+  )
+
   onlyLong(it.scoped)(
     "one that is stopped for longer than its lease finds its sessions taken, and writes nothing to them",
     () =>

@@ -1,5 +1,4 @@
 /** The data of the gateway as plain types. A test compares them with the schemas of the contract. */
-import type { Conversation } from "./Conversation/Conversation.ts"
 
 /** The state of the instance of a session. */
 export type SessionState = "inactive" | "activating" | "active" | "reconnecting" | "deactivating" | "error"
@@ -183,18 +182,6 @@ export interface EventPage {
   /** Whether older events may be kept. */
   readonly hasOlder: boolean
 }
-
-/** An update for a subscriber. */
-export type SessionUpdate =
-  | { readonly type: "event"; readonly event: SessionEvent; readonly position: Position }
-  /** The conversation up to a position, if it is asked for. It replaces an earlier one; the events after it follow. */
-  | { readonly type: "conversation"; readonly conversation: Conversation; readonly position: Position }
-  /** All existing events are delivered; later ones are new. */
-  | { readonly type: "synced"; readonly session: Session; readonly position: Position }
-  /** The history was replaced. Discard what was derived from the old one; all events of the new one follow. */
-  | { readonly type: "reset"; readonly epoch: string }
-  /** Events after `after` are no longer kept. All events that are kept follow. */
-  | { readonly type: "trimmed"; readonly after: number }
 
 /** Whether there is a connection. */
 export type ConnectionStatus =

@@ -24,7 +24,7 @@ export interface Settings {
    * client is bounded by this and one answer.
    */
   readonly unsentBytes: number
-  /** Maximum bytes of unsent answers to file calls, for all clients together. */
+  /** Maximum bytes of unsent answers to file calls, and of unsent conversations, for all clients together. */
   readonly fileBytes: number
 }
 
@@ -48,7 +48,7 @@ export const config: Config.Config<Settings> = Config.all({
   }),
   fileBytes: Setting.integer("LIMIT_FILE_BYTES", {
     description:
-      "Maximum bytes of files that are being sent to all clients together; a call counts as 32 MiB until it is answered",
+      "Maximum bytes of files and conversations that are being sent to all clients together; each counts as 32 MiB until its size is known",
     default: defaults.fileBytes,
     min: 64 * 1024 * 1024,
     max: 1024 ** 4

@@ -1,7 +1,7 @@
 /** What the events of a session become in the console. */
 import { assert, describe, it } from "@effect/vitest"
 import { Conversation } from "../../src/Console/Sessions/Conversation.ts"
-import type { EventBody, SessionEvent } from "../../src/exports/client.ts"
+import { type EventBody, Fold, type SessionEvent } from "../../src/exports/client.ts"
 import { allBodies } from "../../src/Gateway/Protocol/Examples.ts"
 
 const conversationOf = (bodies: ReadonlyArray<EventBody>): Conversation => {
@@ -81,6 +81,27 @@ describe("Conversation", () => {
     ])
     const context = { used: 2, limit: 4, percent: 50 }
     assert.deepStrictEqual(usage, { input: 15, output: 3, cost: 0.5, model: "m", context })
+  })
+
+  it("continues a conversation that was folded elsewhere", () => {
+    const bodies = allBodies as ReadonlyArray<EventBody>
+    const numbered = bodies.map((body, seq) => ({
+      sessionId: "s",
+      seq: seq + 1,
+      timestamp: seq,
+      traceId: "t",
+      ...body
+    }))
+    for (const cut of [0, 10, 20, 30, bodies.length]) {
+      const fold = Fold.resume(Fold.empty("e"))
+      for (const event of numbered.slice(0, cut)) Fold.add(fold, event as SessionEvent)
+      const conversation = new Conversation(JSON.parse(JSON.stringify(fold.conversation)))
+      for (const event of numbered.slice(cut)) conversation.add(event as SessionEvent)
+      const whole = conversationOf(bodies)
+      assert.deepStrictEqual(conversation.items, whole.items)
+      assert.deepStrictEqual(conversation.changedFiles, whole.changedFiles)
+      assert.deepStrictEqual(conversation.usage, whole.usage)
+    }
   })
 
   it("remembers the last change of a bounded number of files", () => {

@@ -46,6 +46,39 @@ describe("EventLog", () => {
   })
 })
 
+describe("EventLog, read backwards", () => {
+  const between = (from: number, to: number) =>
+    Array.from({ length: to - from + 1 }, (_, index) => eventOf(from + index, (from + index) % 3 === 0 ? "yes" : "no"))
+
+  it("has older events before the others while they have room and follow each other", () => {
+    const log = new EventLog({ events: 100, characters: 1e6 })
+    assert.isTrue(log.prepend(between(81, 90)))
+    log.add(eventOf(91))
+    assert.isTrue(log.prepend(between(41, 80)))
+    assert.isTrue(log.prepend([]))
+    assert.isFalse(log.prepend(between(30, 39)))
+    assert.isFalse(log.prepend(between(1, 41)))
+    assert.isFalse(log.prepend(between(1, 40).map(event => ({ ...event, text: "x".repeat(1e5) }))))
+    assert.deepStrictEqual(seqs(log.events), seqs(between(41, 91)))
+    assert.isFalse(new EventLog({ events: 10, characters: 1e6 }).prepend(between(1, 11)))
+  })
+
+  it("is searched in both directions", () => {
+    const log = new EventLog()
+    log.prepend(between(9001, 9100))
+    const search = new EventSearch("yes")
+    assert.isTrue(search.search(log.events))
+    for (let from = 8001; from > 0; from -= 1000) {
+      log.prepend(between(from, from + 999))
+      if (from % 4000 === 1) searchAll(search, log)
+      log.add(eventOf(log.events.at(-1)!.seq + 1, "yes"))
+    }
+    searchAll(search, log)
+    const expected = log.events.filter(event => event.type === "text_delta" && event.text === "yes")
+    assert.deepStrictEqual(seqs(search.found), seqs(expected))
+  })
+})
+
 describe("EventSearch", () => {
   it("finds by type and by content, in any case, in portions", () => {
     const log = logOf(10_000)

@@ -10,6 +10,7 @@ import type { Transport } from "./Clients.ts"
 import type { Processors } from "./Gateway.ts"
 import * as Idle from "./Idle.ts"
 import * as Page from "./Page.ts"
+import * as Reopen from "./Reopen.ts"
 import * as Streaming from "./Streaming.ts"
 
 const measure = (given: Arguments.Arguments) =>
@@ -31,6 +32,7 @@ const measure = (given: Arguments.Arguments) =>
       [turns, "both", "WebSocket"]
     ]
     const found = yield* Effect.all({
+      reopened: Reopen.run,
       idle: Idle.run(clients),
       streamed: Effect.forEach(loads, ([turns, processors, transport]) =>
         Streaming.run({ ...load, turns, processors, transport })

@@ -41,7 +41,11 @@ export interface Clients {
 
 const problem = (reason: string) => new BenchFailed({ reason })
 
-const tokenOf = (tenant: string) =>
+/** The tenant of the first clients. */
+export const firstTenant = "bench-0"
+
+/** The token of a tenant. */
+export const tokenOf = (tenant: string) =>
   Effect.promise(() =>
     new SignJWT({ tenant, sub: "bench" })
       .setProtectedHeader({ alg: "HS256" })
@@ -228,7 +232,8 @@ const readDelta = (text: string): readonly [index: number, sentAt: number] => {
   return [Number(text.slice(0, space)), Number(text.slice(space + 1))]
 }
 
-const connect = (url: string, token: string) =>
+/** Opens a connection. */
+export const connect = (url: string, token: string) =>
   Effect.async<WebSocket, BenchFailed>(resume => {
     const socket = new WebSocket(url, {
       headers: { authorization: `Bearer ${token}` },

@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs"
 import { replaceSection, table } from "../../docs/Markdown.ts"
 import { milliseconds, percent, plain } from "../report/Numbers.ts"
 import type { Idle } from "./Idle.ts"
+import type { Reopened } from "./Reopen.ts"
 import type { Streamed } from "./Streaming.ts"
 
 /** All measurements of a run. */
@@ -11,6 +12,7 @@ export interface Findings {
   readonly conditions: ReadonlyArray<string>
   readonly streamed: ReadonlyArray<Streamed>
   readonly idle: Idle
+  readonly reopened: ReadonlyArray<Reopened>
 }
 
 const page = new URL("../../../docs/performance-gateway.md", import.meta.url)
@@ -94,7 +96,7 @@ const head = [
 
 /** The findings as Markdown. */
 export const print = (findings: Findings, date: string): string => {
-  const { idle, streamed } = findings
+  const { idle, reopened, streamed } = findings
   const [first] = streamed
   const conditions = [
     ...findings.conditions,
@@ -117,6 +119,11 @@ export const print = (findings: Findings, date: string): string => {
         ["connected, with a session that it follows", plain(idle.following)],
         ["a WebSocket of `ws` alone", plain(idle.peer)]
       ]
+    ),
+    "### Opening a session of 20,000 events",
+    table(
+      ["what is sent", "time", "frames", "bytes"],
+      reopened.map(({ bytes, frames, millis, name }) => [name, milliseconds(millis), whole(frames), whole(bytes)])
     )
   ].join("\n\n")
 }

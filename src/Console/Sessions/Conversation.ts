@@ -2,6 +2,7 @@
 import type { SessionEvent } from "../../Client/Client.ts"
 import type {
   AgentMessage,
+  FilePart,
   Conversation as Folded,
   Message,
   Part,
@@ -135,12 +136,24 @@ const itemsOf = (message: Message): ReadonlyArray<Item> => {
 
 /** The state of a conversation. Events are added in their order. */
 export class Conversation {
-  readonly #fold = Fold.resume(Fold.empty(""))
+  readonly #fold: Fold.Fold
   #items: { readonly seq: number; readonly all: ReadonlyArray<Item> } | undefined
   /** The last change of each file, by path. */
   readonly changedFiles = new Map<string, string>()
   /** Increases with each change of a file. */
   fileChanges = 0
+
+  /** Continues a conversation, which it changes. */
+  constructor(conversation: Folded = Fold.empty("")) {
+    this.#fold = Fold.resume(conversation)
+    const parts = conversation.messages.flatMap(message => (message.role === "agent" ? message.parts : []))
+    for (const part of parts) if (part.type === "file") this.#changeFiles(part)
+  }
+
+  /** Whether something of the session is missing in it. */
+  get isTrimmed(): boolean {
+    return this.#fold.conversation.trimmedSeq > 0
+  }
 
   get items(): ReadonlyArray<Item> {
     const { messages, seq } = this.#fold.conversation
@@ -174,9 +187,12 @@ export class Conversation {
   /** Adds the next event. */
   add(event: SessionEvent): void {
     Fold.add(this.#fold, event)
-    if (event.type !== "file_changed") return
-    this.#changeFile(event.path, event.change)
-    if (event.previousPath !== undefined) this.#changeFile(event.previousPath, "deleted")
+    if (event.type === "file_changed") this.#changeFiles(event)
+  }
+
+  #changeFiles({ change, path, previousPath }: Pick<FilePart, "change" | "path" | "previousPath">): void {
+    this.#changeFile(path, change)
+    if (previousPath !== undefined) this.#changeFile(previousPath, "deleted")
   }
 
   #changeFile(path: string, change: string): void {

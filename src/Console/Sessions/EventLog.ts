@@ -27,6 +27,20 @@ export class EventLog {
     if (this.#events.length > events || this.#characters > characters) this.#removeOldest()
   }
 
+  /** Adds events from before the others. Returns false if they have no room, or others are between them. */
+  prepend(older: ReadonlyArray<SessionEvent>): boolean {
+    const sizes = older.map(event => JSON.stringify(event).length)
+    const characters = this.#characters + sizes.reduce((sum, size) => sum + size, 0)
+    const [first] = this.#events
+    const isNext = first === undefined || older.length === 0 || older.at(-1)!.seq + 1 === first.seq
+    const { characters: maxCharacters, events } = this.max
+    if (!isNext || characters > maxCharacters || older.length + this.#events.length > events) return false
+    this.#events.unshift(...older)
+    this.#sizes.unshift(...sizes)
+    this.#characters = characters
+    return true
+  }
+
   /** Removes the oldest events, but never the newest one. */
   #removeOldest(): void {
     const events = this.max.events * (1 - portion)
@@ -54,10 +68,15 @@ const portionSize = 2000
 const indexAfter = (events: ReadonlyArray<SessionEvent>, seq: number): number =>
   events.findLastIndex(event => event.seq <= seq) + 1
 
-/** Searches the types and contents of events for a text, ignoring case. It searches in portions, oldest first. */
+/**
+ * Searches the types and contents of events for a text, ignoring case. It searches in portions: first those that it has
+ * when it starts and newer ones, and then those that were added before them.
+ */
 export class EventSearch {
   readonly #found: Array<SessionEvent> = []
   readonly #text: string
+  /** The numbers of the first and the last event that were searched. */
+  #first: number | undefined
   #searched = 0
 
   constructor(text: string) {
@@ -70,15 +89,25 @@ export class EventSearch {
 
   /** Searches the next portion. Returns whether all events have been searched. */
   search(events: ReadonlyArray<SessionEvent>): boolean {
-    this.#removeBefore(events[0]?.seq ?? 0)
+    const oldest = events[0]?.seq ?? 0
+    this.#removeBefore(oldest)
     const from = indexAfter(events, this.#searched)
     const to = Math.min(events.length, from + portionSize)
-    for (let index = from; index < to; index++) {
-      const event = events[index]!
-      if (this.#matches(event)) this.#found.push(event)
-      this.#searched = event.seq
+    if (from < to) {
+      this.#found.push(...this.#matching(events, from, to))
+      this.#first ??= events[from]!.seq
+      this.#searched = events[to - 1]!.seq
+    } else if (this.#first !== undefined && oldest < this.#first) {
+      const end = indexAfter(events, this.#first - 1)
+      const start = Math.max(0, end - portionSize)
+      this.#found.unshift(...this.#matching(events, start, end))
+      this.#first = events[start]!.seq
     }
-    return to === events.length
+    return to === events.length && (this.#first ?? 0) <= oldest
+  }
+
+  #matching(events: ReadonlyArray<SessionEvent>, from: number, to: number): ReadonlyArray<SessionEvent> {
+    return events.slice(from, to).filter(event => this.#matches(event))
   }
 
   #matches(event: SessionEvent): boolean {

@@ -1,5 +1,5 @@
 /** The events of a session, as the gateway sends them. */
-import { useEffect, useMemo, useState } from "preact/hooks"
+import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import type { SessionEvent } from "../../Client/Client.ts"
 import { FrameWork } from "../Service/Page.ts"
 import { useDebounced } from "../Widgets/Hooks.ts"
@@ -8,7 +8,17 @@ import { count, counted, cut, dateAndTime, time, visibleJson } from "../Widgets/
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { type EventLog, EventSearch } from "./EventLog.ts"
 
-type Props = { readonly log: EventLog; readonly revision: number }
+interface Props {
+  readonly log: EventLog
+  readonly revision: number
+  /** Whether there are events before those in the log. */
+  readonly hasOlder: boolean
+  /** Reads some of them. */
+  readonly onOlder: () => void
+}
+
+/** Older events are read while fewer than these are before the first one in view. */
+const ahead = 100
 
 const maxShown = 20_000
 
@@ -30,7 +40,7 @@ const previewOf = (event: SessionEvent): string => {
 type Found = { readonly events: ReadonlyArray<SessionEvent>; readonly isComplete: boolean }
 
 /** The events that contain a text. The search runs in portions, so that the page stays responsive. */
-const useFound = ({ log, revision }: Props, text: string): Found => {
+const useFound = ({ hasOlder, log, revision }: Props, text: string): Found => {
   const [, setComplete] = useState(0)
   const state = useMemo(() => {
     const search = new EventSearch(text)
@@ -48,13 +58,21 @@ const useFound = ({ log, revision }: Props, text: string): Found => {
   useEffect(() => () => state.work.cancel(), [state])
   return text === ""
     ? { events: log.events, isComplete: true }
-    : { events: state.search.found, isComplete: state.isComplete() }
+    : { events: state.search.found, isComplete: state.isComplete() && !hasOlder }
 }
 
-export const EventsPanel = ({ log, revision }: Props) => {
+export const EventsPanel = (props: Props) => {
+  const { hasOlder, log, onOlder, revision } = props
   const [chosen, setChosen] = useState<SessionEvent>()
   const [typed, setTyped] = useState("")
-  const { events, isComplete } = useFound({ log, revision }, useDebounced(typed.trim()))
+  const sought = useDebounced(typed.trim())
+  const { events, isComplete } = useFound(props, sought)
+  const firstInView = useRef(0)
+  const readOlder = () => {
+    if (hasOlder && (sought !== "" || firstInView.current < ahead)) onOlder()
+  }
+  // A search is one of all events.
+  useEffect(readOlder, [log, revision, hasOlder, sought])
   const text = useMemo(() => visibleJson(cut(JSON.stringify(chosen, undefined, 2) ?? "", maxShown)), [chosen])
   const all = log.events
   return (
@@ -68,6 +86,10 @@ export const EventsPanel = ({ log, revision }: Props) => {
         rowHeight={28}
         isFollowing={chosen === undefined}
         revision={revision}
+        onRange={first => {
+          firstInView.current = first
+          readOlder()
+        }}
         keyOf={index => events[index]?.seq ?? index}
         row={index => {
           const event = events[index]
@@ -97,6 +119,7 @@ export const EventsPanel = ({ log, revision }: Props) => {
       <p class="pane-foot">
         <span role={events === all ? undefined : "status"}>
           {events === all ? "" : `${isComplete ? "" : "searching, "}${count(events.length)} of `}
+          {hasOlder && events === all ? "the newest " : ""}
           {counted(all.length, "event", "events")}
         </span>
         <span>{all.length > 0 && time(all.at(-1)!.timestamp)}</span>

@@ -1,11 +1,12 @@
 /** The sessions of the user's tenant, and one that is followed: its conversation and its events. */
 import { signal } from "@preact/signals"
 import {
+  type Position,
   RequestRefused,
   type Session,
-  type SessionEvent,
   type SessionState,
   type Sessions,
+  type SessionUpdate,
   Unauthorized
 } from "../../Client/Client.ts"
 import { openSessions } from "../Service/Connection.ts"
@@ -48,40 +49,26 @@ export const toneOf: Readonly<Record<SessionState, string>> = {
   error: "bad"
 }
 
-/** Milliseconds between two renderings while a history is read. Rendering every frame would take longer than reading. */
-const renderMs = 250
-
-/** Of a history with more events, the end is read and shown first. */
-const longHistory = 5000
-
-/** The number of events at the end of a long history that are read first. */
-const endEvents = 1000
-
-class History {
-  readonly conversation = new Conversation()
-  readonly log = new EventLog()
-
-  add(event: SessionEvent): void {
-    this.conversation.add(event)
-    this.log.add(event)
-  }
-}
+/** Events of a page of older ones. */
+const pageEvents = 250
 
 /** A session that is followed. It must be closed. */
 export class SessionFeed {
   readonly session = signal<Session | undefined>(undefined)
-  /** The history that is shown: the end of a long one, until all of it has been read. A reset replaces it. */
-  #shown = new History()
-  #whole = this.#shown
+  #conversation = new Conversation()
+  /** The newest events. Older ones are read when they are wanted. */
+  #log = new EventLog()
+  #position: Position | undefined
+  #isReading = false
   /** Increases after events were received, at most once in a frame of the page. */
   readonly revision = signal(0)
   readonly isSynced = signal(false)
   readonly isTrimmed = signal(false)
   readonly isDeleted = signal(false)
+  readonly hasOlder = signal(false)
   readonly problem = signal("")
   readonly #ended = new AbortController()
   readonly #drawing = new FrameWork(() => this.#draw())
-  #drawnAt = 0
   #state: SessionState | undefined
 
   constructor(
@@ -94,18 +81,11 @@ export class SessionFeed {
   /** Components that read it are rendered again when it has changed. */
   get conversation(): Conversation {
     void this.revision.value
-    return this.#shown.conversation
+    return this.#conversation
   }
 
   get log(): EventLog {
-    return this.#shown.log
-  }
-
-  /** The progress of reading a long history, in events; `undefined` if there is none. */
-  get reading(): { readonly read: number; readonly all: number } | undefined {
-    const all = this.session.value?.headSeq ?? 0
-    if (this.isSynced.value || all <= longHistory) return undefined
-    return { read: this.#whole === this.#shown ? 0 : this.#whole.log.events.length, all }
+    return this.#log
   }
 
   close(): void {
@@ -113,58 +93,74 @@ export class SessionFeed {
     this.#ended.abort()
   }
 
+  /** Reads a page of the events before those in the log. */
+  async readOlder(): Promise<void> {
+    if (this.#isReading || !this.hasOlder.peek() || this.#position === undefined) return
+    this.#isReading = true
+    const log = this.#log
+    const { epoch, seq } = this.#position
+    try {
+      const beforeSeq = log.events[0]?.seq ?? seq + 1
+      const { signal } = this.#ended
+      const page = await this.sessions.events(this.id, { beforeSeq, epoch, limit: pageEvents, signal })
+      if (log !== this.#log) return
+      this.hasOlder.value = log.prepend(page.events) && page.hasOlder
+      this.#drawing.request()
+    } catch (error) {
+      if (!isAbort(error)) this.problem.value = messageOf(error)
+    } finally {
+      this.#isReading = false
+    }
+  }
+
   #draw(): void {
-    this.#drawnAt = performance.now()
     const { value } = this.session
     if (this.#state !== undefined && value !== undefined) this.session.value = { ...value, state: this.#state }
     this.#state = undefined
     this.revision.value++
   }
 
-  async #showEnd({ epoch, headSeq }: Session): Promise<void> {
-    const { signal } = this.#ended
-    const after = { epoch, seq: headSeq - endEvents }
-    const end = new History()
-    for await (const update of this.sessions.subscribe(this.id, { after, signal })) {
-      if (update.type === "event") end.add(update.event)
-      // The history has been replaced. All of it is read next.
-      if (update.type === "reset") return
-      if (update.type === "synced") break
+  #begin(conversation: Conversation, position: Position | undefined): void {
+    this.#conversation = conversation
+    this.#log = new EventLog()
+    this.#position = position
+    this.isTrimmed.value = conversation.isTrimmed
+    this.hasOlder.value = position !== undefined && position.seq > 0
+  }
+
+  #update(update: SessionUpdate): void {
+    switch (update.type) {
+      case "conversation":
+        return this.#begin(new Conversation(update.conversation), update.position)
+      case "event":
+        this.#conversation.add(update.event)
+        this.#log.add(update.event)
+        if (update.event.type === "session_state") this.#state = update.event.state
+        return
+      case "reset":
+        this.isSynced.value = false
+        return this.#begin(new Conversation(), undefined)
+      case "synced":
+        this.#state = undefined
+        this.session.value = update.session
+        this.isSynced.value = true
+        return
     }
-    this.#shown = end
-    this.#whole = new History()
-    this.#drawing.request()
   }
 
   async #follow(): Promise<void> {
     const { signal } = this.#ended
     try {
-      const session = await retryUntilDone(
+      this.session.value = await retryUntilDone(
         () => this.sessions.get(this.id, { signal }),
         signal,
         message => {
           this.problem.value = message
         }
       )
-      this.session.value = session
-      if (session.headSeq > longHistory) await this.#showEnd(session)
-      for await (const update of this.sessions.subscribe(this.id, { signal })) {
-        if (update.type === "event") {
-          this.#whole.add(update.event)
-          if (update.event.type === "session_state") this.#state = update.event.state
-        }
-        if (update.type === "reset") {
-          this.#shown = this.#whole = new History()
-          this.isSynced.value = false
-        }
-        if (update.type === "trimmed") this.isTrimmed.value = true
-        if (update.type === "synced") {
-          this.#state = undefined
-          this.#shown = this.#whole
-          this.session.value = update.session
-          this.isSynced.value = true
-        }
-        if (this.isSynced.peek() || performance.now() - this.#drawnAt >= renderMs) this.#drawing.request()
+      for await (const update of this.sessions.subscribe(this.id, { fold: true, signal })) {
+        this.#update(update)
+        this.#drawing.request()
       }
     } catch (error) {
       if (isAbort(error)) return

@@ -153,9 +153,6 @@ const Head = ({ feed, onFailure, onSide, sessions, side }: HeadProps) => {
   )
 }
 
-const readingOf = ({ reading }: SessionFeed): string =>
-  reading === undefined ? "" : `Loading earlier events: ${count(reading.read)} of ${count(reading.all)}…`
-
 const roomForEvents = "(min-width: 1200px)"
 
 export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly sessions: Sessions }) => {
@@ -180,7 +177,6 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
     <section class="pane item" aria-label="Session">
       <Head feed={feed} sessions={sessions} side={side} onSide={setSide} onFailure={setFailure} />
       <UsageMeter usage={usage} />
-      <Banner tone="info" text={readingOf(feed)} />
       <Banner tone="bad" text={feed.problem.value} />
       <Banner tone="info" text={feed.isTrimmed.value ? "Older events have been removed." : ""} />
       <div class="session-body" data-side={side ?? "none"}>
@@ -217,7 +213,14 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
             changes={conversation.fileChanges}
           />
         )}
-        {side === "events" && <EventsPanel log={feed.log} revision={revision} />}
+        {side === "events" && (
+          <EventsPanel
+            log={feed.log}
+            revision={revision}
+            hasOlder={feed.hasOlder.value}
+            onOlder={() => void feed.readOlder()}
+          />
+        )}
       </div>
     </section>
   )

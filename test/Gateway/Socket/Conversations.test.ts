@@ -274,7 +274,7 @@ for (const [name, backend] of backends) {
           )
           assert.strictEqual(answer.recovered, after >= trimmedSeq)
         }
-        // The subscription goes on.
+        // The subscription continues.
         yield* completeTurn(client, sessionId, "hello")
         const other = yield* connect(url)
         const older = yield* other.get("subscribed", { type: "subscribe", sessionId, beforeSeq: 40, epoch: "another" })
@@ -297,31 +297,23 @@ describe("Conversations over the socket", () => {
       { type: "turn_completed", turnId }
     ])
 
-  it.scopedLive("are read once for all who ask at the same time", () =>
+  it.scopedLive("of 20,000 events come, with the newest events, in few frames", () =>
     Effect.gen(function* () {
-      const gate = yield* Effect.makeLatch(false)
-      let begun = 0
-      const { ids, url } = yield* over([said("hello")], inMemory(), ({ read }) => ({
-        read: (session, after, limit) =>
-          Effect.suspend(() => {
-            begun++
-            return Effect.zipRight(gate.await, read(session, after, limit))
-          })
-      }))
-      const id = ids[0]!
-      const clients = yield* Effect.forEach([1, 2, 3], () => connect(url))
-      const asked = yield* Effect.forEach(clients, client =>
-        client.get("subscribed", { type: "subscribe", sessionId: id, fold: true })
-      )
-      assert.lengthOf(asked, 3)
-      // A ping is answered after what was sent before it.
-      for (const client of clients) yield* client.get("pong", { type: "ping" })
-      yield* gate.open
-      for (const client of clients) {
-        yield* client.until(frame => frame.type === "conversation" && frame.last)
-        assert.lengthOf(framesOf(client, id), 1)
-      }
-      assert.isAtMost(begun, 1 + clients.length)
+      const turns = Array.from({ length: 200 }, (_, number) => {
+        const ids = { turnId: `t${number}`, messageId: `m${number}` }
+        const deltas = Array.from({ length: 96 }, () => ({ type: "text_delta", ...ids, text: "some words " }) as const)
+        const started = { type: "turn_started", turnId: ids.turnId, content: "hello" } as const
+        const end = { type: "turn_completed", turnId: ids.turnId } as const
+        return [started, { type: "text_start", ...ids } as const, ...deltas, { type: "text_end", ...ids } as const, end]
+      })
+      const { client, ids } = yield* over([numbered(turns.flat())], EventsInMemory.layer({ events: 1e6, bytes: 1e9 }))
+      const sessionId = ids[0]!
+      const { conversation } = yield* conversationOf(client, sessionId)
+      assert.lengthOf(conversation.messages, 400)
+      assert.strictEqual(conversation.seq, 20_000)
+      yield* client.get("subscribed", { type: "subscribe", sessionId, beforeSeq: 20_001, limit: 500 })
+      yield* client.until(frame => frame.type === "subscription_ended")
+      assert.isAtMost(client.frames.length, 1000)
     })
   )
 

@@ -44,6 +44,30 @@ describe("what tenants share", () => {
     }
   )
 
+  sharing(
+    "conversations: clients that do not read block no other tenant",
+    { socket: { fileBytes: 64 * MiB } },
+    function* ({ connectAs }) {
+      const evil = yield* connectAs("evil")
+      const sessionId = yield* createSession(evil)
+      yield* evil.get("subscribed", { type: "subscribe", sessionId })
+      for (let turn = 0; turn < 4; turn++) yield* completeTurn(evil, sessionId, "x".repeat(900_000))
+      for (let count = 0; count < 20; count++) {
+        const client = yield* connectAs("evil")
+        client.socket.pause()
+        yield* client.send(JSON.stringify({ type: "subscribe", id: "1", sessionId, fold: true }))
+      }
+      const honest = yield* connectAs("acme")
+      const own = yield* createSession(honest)
+      yield* honest.get("subscribed", { type: "subscribe", sessionId: own, untilSeq: 0 })
+      for (let count = 1; count <= 5; count++) {
+        yield* honest.get("subscribed", { type: "subscribe", sessionId: own, fold: true })
+        const isLast = (frame: { readonly type: string }) => frame.type === "conversation"
+        yield* until(() => honest.frames.filter(isLast).length === count)
+      }
+    }
+  )
+
   test.scopedLive("the event loop: requests that a client sends at once start in separate turns", function* () {
     let turn = 0
     const next = () => {
