@@ -28,6 +28,7 @@ import {
   MetricsGroup,
   type NodeServer,
   Reply,
+  SessionsGroup,
   type Store
 } from "../src/exports/index.ts"
 import { memory, sqlite } from "../src/exports/store.ts"
@@ -43,6 +44,7 @@ const own = Endpoints.of(OwnGroup, Effect.succeed({ one: () => Effect.succeed(Re
 const Kv = HttpApi.make("app").add(KvGroup.prefix("/store"))
 const Probes = HttpApi.make("app").add(HealthGroup).add(MetricsGroup)
 const Agents = HttpApi.make("app").add(GatewayGroup)
+const OverHttp = HttpApi.make("app").add(SessionsGroup)
 const Mixed = HttpApi.make("app").add(KvGroup).add(OwnGroup)
 const Guarded = HttpApi.make("app").add(KvGroup.middleware(Session)).add(OwnGroup)
 
@@ -110,6 +112,16 @@ const checked = () => {
   Causeway.layer({ api: Agents, store: memory, identity: keys, upstream })
   // @ts-expect-error: the gateway needs the services behind it
   Causeway.layer({ api: Agents, store: memory, identity: keys, gateway: Gateway.layer() })
+  // Sessions over HTTP need the same, and no WebSocket.
+  const overHttp = Causeway.layer({ api: OverHttp, store: memory, identity: keys, gateway: Gateway.layer(), upstream })
+  expectTypeOf<RequirementsOf<typeof overHttp>>().toEqualTypeOf<DrainingSignal.DrainingSignal | HttpClient.HttpClient>()
+  // @ts-expect-error: sessions over HTTP need the gateway's layer
+  Causeway.layer({ api: OverHttp, store: memory, identity: keys, upstream })
+  // @ts-expect-error: this is no gateway
+  Causeway.layer({ api: OverHttp, store: memory, identity: keys, gateway: DrainingSignal.layer, upstream })
+  const edgeOverHttp = { api: OverHttp, store: memory, identity: keys, gateway: Gateway.layer(), upstream, server }
+  expectTypeOf<NodeServer.NodeServer>().toExtend<Provided<ReturnType<typeof onEdge>>>()
+  const onEdge = () => Causeway.layerEdge(edgeOverHttp)
   // Other stores may have no histories of sessions.
   const onlyEntries: Layer.Layer<Store.Store | ChangeLog.ChangeLog> = memory
   const lacking = { api: Agents, store: onlyEntries, identity: keys, gateway: Gateway.layer(), upstream }

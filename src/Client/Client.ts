@@ -38,6 +38,7 @@ export {
   type StartOptions,
   type SubscribeOptions
 } from "./Sessions.ts"
+export type { SessionUpdate } from "./SessionUpdate.ts"
 export type { Clock } from "./Time.ts"
 
 /** The service, the credential, and how the log is followed. */

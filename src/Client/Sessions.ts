@@ -8,13 +8,13 @@ import type {
   FileEntry,
   FileIteration,
   Position,
-  Session,
-  SessionUpdate
+  Session
 } from "./SessionModel.ts"
 import { GatewayLink } from "./Sessions/Link.ts"
 import { Pages } from "./Sessions/Pages.ts"
 import type { Answer, AnswerOf, OnLoss, RequestFrame } from "./Sessions/Requests.ts"
 import { Subscriptions } from "./Sessions/Subscription.ts"
+import type { SessionUpdate } from "./SessionUpdate.ts"
 import { type Clock, iterable } from "./Time.ts"
 
 /** The gateway, the credential, and limits. */

@@ -47,7 +47,7 @@ const readers = 4
 /** Checkpoints that are stored at the same time. Above it one is omitted. */
 const savers = 2
 
-/** The number of events after a checkpoint from which another one is stored: more for a long conversation. */
+/** Whether another checkpoint is stored after so many events: later for a long conversation. */
 const isDue = (events: number, characters: number): boolean => events >= Math.max(500, characters / 2048)
 
 /** To be increased when the fold makes another conversation of the same events. */
@@ -98,9 +98,9 @@ type Events = Pick<Context.Tag.Service<SessionEvents>, "checkpoint" | "read" | "
 
 const size = ({ events }: EventPage): number => events.reduce((sum, { text }) => sum + text.length, 0)
 
-/** A conversation, and the number of events that were added to the stored one. */
+/** A conversation, and the number of events that were added to the stored one or removed from it. */
 interface Folded extends ReadConversation {
-  readonly added: number
+  readonly changed: number
 }
 
 /** One read of a conversation. */
@@ -137,7 +137,8 @@ class Reading {
     const { conversation, size: characters } = this.fold
     yield* turnOf(characters)
     const text = JSON.stringify(conversation)
-    return { epoch: this.target.epoch, seq: this.cursor, text, added: this.added }
+    const removed = conversation.trimmedSeq - (this.stored?.trimmedSeq ?? conversation.trimmedSeq)
+    return { epoch: this.target.epoch, seq: this.cursor, text, changed: Math.max(this.added, removed) }
   })
 
   private readonly page = Effect.suspend(() => {
@@ -215,10 +216,10 @@ const make = Effect.gen(function* () {
     Effect.gen(function* () {
       const known = yield* stored(target)
       if (known?.seq === target.headSeq && known.trimmedSeq >= target.trimmedSeq) return known
-      const { added, epoch, seq, text } = yield* new Reading(events, target, known).run
+      const { changed, epoch, seq, text } = yield* new Reading(events, target, known).run
       const conversation = { epoch, seq, text }
       // In the background, so that a store that is slow or full harms no reader.
-      if (isDue(added, text.length)) yield* Effect.forkIn(save(target, conversation), scope)
+      if (isDue(changed, text.length)) yield* Effect.forkIn(save(target, conversation), scope)
       return conversation
     })
 

@@ -257,7 +257,7 @@ export interface Options {
   readonly listener?: Listener
 }
 
-/** The address of sessions over HTTP beside that of the WebSocket. */
+/** The address of sessions over HTTP, by that of the WebSocket. */
 const baseOf = (url: string): string => url.replace(/^ws(.*)\/ws$/, "http$1/api/v1/sessions")
 
 const deaf: Listener = { onDelta: () => {} }

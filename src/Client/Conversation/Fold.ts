@@ -3,6 +3,7 @@
  * equals folding all of them.
  */
 
+import type { EventBody, SessionEvent } from "../SessionModel.ts"
 import type {
   AgentMessage,
   ArtifactPart,
@@ -22,7 +23,6 @@ import type {
   Usage,
   UserMessage
 } from "./Conversation.ts"
-import type { EventBody, SessionEvent } from "./SessionEvent.ts"
 import { at, begin, end, type Fold, find, given, measure, messageOf, shorten, start } from "./State.ts"
 
 export { empty, type Fold, type Limits, limits, resume, trim } from "./State.ts"

@@ -1,7 +1,7 @@
 /** The state of a fold: a conversation, and what the fold looks up in it. */
 
+import type { SessionEvent } from "../SessionModel.ts"
 import type { AgentMessage, Conversation, Message, Part, RequestPart } from "./Conversation.ts"
-import type { SessionEvent } from "./SessionEvent.ts"
 
 /** The limits of a conversation, in characters. The end of a long text is kept, and the newest parts of a long one. */
 export interface Limits {

@@ -1,7 +1,8 @@
 /** Subscriptions to the events of sessions, over consecutive connections. */
 import type { Conversation } from "../Conversation/Conversation.ts"
 import { AnswerLost, RequestRefused, ResponseTooLarge, refused } from "../Errors.ts"
-import type { Position, SessionEvent, SessionUpdate } from "../SessionModel.ts"
+import type { Position, SessionEvent } from "../SessionModel.ts"
+import type { SessionUpdate } from "../SessionUpdate.ts"
 import { Backoff, type Clock } from "../Time.ts"
 import type { GatewayLink } from "./Link.ts"
 import type { AnswerOf } from "./Requests.ts"

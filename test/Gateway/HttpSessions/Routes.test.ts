@@ -158,6 +158,21 @@ describe("Sessions over HTTP", () => {
     expect((yield* ask(`${base}/absent/conversation`)).status).toBe(404)
   })
 
+  live("without tokens, pages of other origins can neither act nor read", function* ({ base, port }) {
+    const { id } = yield* create(base)
+    const foreign = { origin: "https://evil.example.com" }
+    const refused = { status: 403, error: "This origin may not connect" }
+    // Such a request of a page needs no preflight.
+    expect(outcome(yield* post(`${base}/${id}/start`, undefined, foreign))).toEqual(refused)
+    expect(outcome(yield* ask(`${base}/${id}/events`, { headers: foreign }))).toEqual(refused)
+    // Nor one of a name that was bound to this machine's address, with any header.
+    const rebound = { ...foreign, authorization: "Bearer any" }
+    expect(outcome(yield* post(`${base}/${id}/start`, undefined, rebound))).toEqual(refused)
+    expect((yield* ask(`${base}/${id}`)).json.session.state).toBe("inactive")
+    const own = yield* ask(`${base}/${id}`, { headers: { origin: `http://127.0.0.1:${port}` } })
+    expect(own.status).toBe(200)
+  })
+
   live("the limits of bodies are those of frames", function* () {
     expect(objectLimits).toEqual({ bytes: Limits.frameBytes, levels: Limits.jsonDepth, members: Limits.jsonMembers })
     yield* Effect.void

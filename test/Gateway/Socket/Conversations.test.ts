@@ -297,34 +297,6 @@ describe("Conversations over the socket", () => {
       { type: "turn_completed", turnId }
     ])
 
-  it.scopedLive("are read once for all who ask at the same time", () =>
-    Effect.gen(function* () {
-      const gate = yield* Effect.makeLatch(false)
-      let begun = 0
-      const { ids, url } = yield* over([said("hello")], inMemory(), ({ read }) => ({
-        read: (session, after, limit) =>
-          Effect.suspend(() => {
-            begun++
-            return Effect.zipRight(gate.await, read(session, after, limit))
-          })
-      }))
-      const id = ids[0]!
-      const clients = yield* Effect.forEach([1, 2, 3], () => connect(url))
-      const asked = yield* Effect.forEach(clients, client =>
-        client.get("subscribed", { type: "subscribe", sessionId: id, fold: true })
-      )
-      assert.lengthOf(asked, 3)
-      // A ping is answered after what was sent before it.
-      for (const client of clients) yield* client.get("pong", { type: "ping" })
-      yield* gate.open
-      for (const client of clients) {
-        yield* client.until(frame => frame.type === "conversation" && frame.last)
-        assert.lengthOf(framesOf(client, id), 1)
-      }
-      assert.isAtMost(begun, 1 + clients.length)
-    })
-  )
-
   it.scopedLive("of 20,000 events come, with the newest events, in few frames", () =>
     Effect.gen(function* () {
       const turns = Array.from({ length: 200 }, (_, number) => {
