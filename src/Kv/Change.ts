@@ -99,8 +99,8 @@ export class Records {
   /** The records of a text, in which commas separate them. */
   static ofText(text: string, count: number): ReadonlyArray<EncodedChange> {
     const records = new Records(count, text, undefined)
-    const parts: Array<EncodedChange> = []
-    for (let index = 0; index < count; index++) parts.push(new Part(records, index))
+    const parts = new Array<EncodedChange>(count)
+    for (let index = 0; index < count; index++) parts[index] = new Part(records, index)
     return parts
   }
 
