@@ -54,29 +54,33 @@ class Single extends Encoded {
 /** A record whose JSON text a backend has already made. It must be the text that {@link encode} makes. */
 export const encoded = (json: string): EncodedChange => new Single(json)
 
-const quote = 0x22
-const backslash = 0x5c
-const openBrace = 0x7b
-const closeBrace = 0x7d
+/** What is between two records, and perhaps in a value. */
+const boundary = '},{"seq":'
 
-/** The texts of objects that are separated by commas. They share no memory with the whole text. */
-const split = (text: string): ReadonlyArray<string> => {
-  const bytes = Buffer.from(text)
-  const texts: Array<string> = []
+/** The ends of objects that are separated by commas. */
+const scan = (text: string): ReadonlyArray<number> => {
+  const ends: Array<number> = []
   let depth = 0
-  let start = 0
-  for (let at = 0; at < bytes.length; at++) {
-    const code = bytes[at]
-    if (code === quote) {
-      while (bytes[++at] !== quote) if (bytes[at] === backslash) at++
-    } else if (code === openBrace) depth++
-    else if (code === closeBrace && --depth === 0) {
-      texts.push(bytes.toString("utf8", start, at + 1))
-      start = at + 2
-    }
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at]
+    if (character === '"') {
+      while (text[++at] !== '"') if (text[at] === "\\") at++
+    } else if (character === "{") depth++
+    else if (character === "}" && --depth === 0) ends.push(at + 1)
   }
-  return texts
+  return ends
 }
+
+/** The texts of records that are separated by commas. */
+const split = (text: string, count: number): ReadonlyArray<string> => {
+  const found: Array<number> = []
+  for (let at = text.indexOf(boundary); at !== -1; at = text.indexOf(boundary, at + 1)) found.push(at + 1)
+  const ends = found.length === count - 1 ? [...found, text.length] : scan(text)
+  return ends.map((end, index) => text.slice(index === 0 ? 0 : ends[index - 1]! + 1, end))
+}
+
+/** A copy of a record that keeps nothing else in memory. The text of one of a list may be a part of a longer text. */
+export const detached = ({ json }: EncodedChange): EncodedChange => encoded(Buffer.from(json).toString())
 
 /**
  * Records as one text or as a list, whichever a backend has made. The other form is made when it is needed. A text
@@ -99,8 +103,8 @@ export class Records {
   /** The records of a text, in which commas separate them. */
   static ofText(text: string, count: number): ReadonlyArray<EncodedChange> {
     const records = new Records(count, text, undefined)
-    const parts: Array<EncodedChange> = []
-    for (let index = 0; index < count; index++) parts.push(new Part(records, index))
+    const parts = new Array<EncodedChange>(count)
+    for (let index = 0; index < count; index++) parts[index] = new Part(records, index)
     return parts
   }
 
@@ -115,7 +119,7 @@ export class Records {
   }
 
   get list(): ReadonlyArray<EncodedChange> {
-    this.singles ??= split(this.text).map(encoded)
+    this.singles ??= split(this.text, this.count).map(encoded)
     return this.singles
   }
 

@@ -5,13 +5,16 @@ import { decode, type EncodedChange, encode, Records, type StoredChange } from "
 
 const texts = fc.oneof(fc.string({ unit: "grapheme" }), fc.constantFrom('"},{"seq":2,', "\\", '\\"', "}{", "ü𝄞"))
 
+/** A value may have what separates records. */
+const values = fc.oneof(fc.json(), fc.constantFrom('[{"seq":1},{"seq":2}]', '[{"a":{}},{"seq":3,"op":"set"}]'))
+
 const changes: fc.Arbitrary<ReadonlyArray<StoredChange>> = fc.array(
   fc.record({
     seq: fc.nat(),
     op: fc.constant("set" as const),
     namespace: texts,
     key: texts,
-    value: fc.json().map(JsonText),
+    value: values.map(JsonText),
     version: fc.nat(),
     actor: texts,
     timestamp: fc.nat()

@@ -9,7 +9,7 @@ import { DirectFlight, type Work } from "../../base/SingleFlight.ts"
 import { yieldToEventLoop } from "../../base/Time/EventLoop.ts"
 import * as TimeLimit from "../../base/TimeLimit.ts"
 import { textFrame } from "../../Http/WebSocket.ts"
-import { type EncodedChange, Records } from "../Change.ts"
+import { detached, type EncodedChange, Records } from "../Change.ts"
 import { ChangeLog, type ChangePage, type ChangeQuery, type HistoryTrimmed, selects } from "../ChangeLog.ts"
 import { maxPage } from "../Requests.ts"
 import { StoreUnavailable } from "../Store.ts"
@@ -119,10 +119,10 @@ export class Page {
   /** Applies a query to an unfiltered page. Returns at least one page. The last one ends where this page ends. */
   split(query: ChangeQuery): readonly [Page, ...Array<Page>] {
     const { after, limit } = query
-    const records = this.records.list.filter(record => record.seq > after && selects(query, record))
-    if (records.length <= limit) {
-      return [records.length === this.count ? this : new Page(records, this.lastSeq, this.epoch, false)]
-    }
+    const selected = this.records.list.filter(record => record.seq > after && selects(query, record))
+    if (selected.length === this.count && selected.length <= limit) return [this]
+    const records = selected.map(detached)
+    if (records.length <= limit) return [new Page(records, this.lastSeq, this.epoch, false)]
     const head = new Page(records.slice(0, limit), records[limit - 1]!.seq, this.epoch, true)
     const pages: [Page, ...Array<Page>] = [head]
     for (let start = limit; start < records.length; start += limit) {

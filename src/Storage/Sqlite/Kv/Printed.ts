@@ -87,3 +87,35 @@ export const take = <Parameters extends Array<unknown>>(
   }
   return { texts, isCut: false }
 }
+
+/** Statements for the size of some change records and for their text. A limit would need a subquery, which copies rows. */
+export interface Joined<Parameters extends Array<unknown>, Size> {
+  readonly size: Database.Statement<Parameters, Size>
+  /** The records up to the one with the last parameter, separated by commas. */
+  readonly text: Database.Statement<Parameters, string | null>
+}
+
+/** The number of records of a page, the `seq` of the last one, and the bytes of their values. */
+export type Extent = [count: number, upTo: number, size: number]
+
+const prepareText = <Parameters extends Array<unknown>>(db: Database.Database, rows: string) =>
+  db.prepare<Parameters, string | null>(`SELECT group_concat(${printedChange}) ${rows}`).pluck()
+
+/** All records of a range. SQLite scans it in the order of its numbers. */
+export const prepareAll = (db: Database.Database): Joined<[after: number, upTo: number], number> => {
+  // At or after a number: the record before it may be the unreadable one.
+  const rows = "FROM changes WHERE seq >= ? + 1 AND seq <= ?"
+  const size = `SELECT total(octet_length(value)) ${rows}`
+  return { size: db.prepare<[number, number], number>(size).pluck(), text: prepareText(db, rows) }
+}
+
+/** The records of a tenant. The last parameter of `size` is a limit. */
+export const prepareTenant = (db: Database.Database): Joined<[tenant: string, after: number, end: number], Extent> => {
+  const rows = "FROM changes INDEXED BY changes_by_tenant WHERE tenant = ? AND tenant <> '' AND seq > ?"
+  const sizes = `SELECT seq, octet_length(value) AS size ${rows} ORDER BY seq LIMIT ?`
+  const size = `SELECT count(*), coalesce(max(seq), 0), total(size) FROM (${sizes})`
+  return {
+    size: db.prepare<[string, number, number], Extent>(size).raw(),
+    text: prepareText(db, `${rows} AND seq <= ?`)
+  }
+}

@@ -20,9 +20,13 @@ import {
 import * as KeyOrder from "../../KeyOrder.ts"
 import { describe, isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/ReadConnection.ts"
+import { LogSizes } from "./LogSizes.ts"
 import {
   afterAllTexts,
+  type Extent,
+  prepareAll,
   prepareList,
+  prepareTenant,
   printed,
   printedChange,
   printedEntry,
@@ -65,6 +69,7 @@ export interface NameCount {
 /** Each read is made from one snapshot: its own, or that of the connection. Statements throw `SqliteError`. */
 export class Queries {
   private readonly statements: ReturnType<typeof prepare>
+  private readonly sizes = new LogSizes((after, upTo) => this.sizeOf(after, upTo))
 
   constructor(private readonly connection: ReadConnection) {
     this.statements = connection.prepare(prepare)
@@ -118,11 +123,8 @@ export class Queries {
   private changePage(query: ChangeQuery, last: number, epoch: string): ChangePage {
     const { after, limit, namespace, tenant } = query
     if (after >= last) return { changes: [], lastSeq: last, epoch, isComplete: false }
-    if (namespace === undefined && tenant === "") {
-      const upTo = Math.min(after + limit, last)
-      const changes = this.changesUpTo(after, upTo)
-      if (changes !== undefined) return { changes, lastSeq: upTo, epoch, isComplete: upTo === after + limit }
-    }
+    const joined = namespace === undefined ? this.joinedPage(query, last, epoch) : undefined
+    if (joined !== undefined) return joined
     const end = namespace === undefined ? last : Math.min(after + scanned, last)
     const { isCut, texts } =
       namespace !== undefined
@@ -135,20 +137,33 @@ export class Queries {
     return { changes, lastSeq: isFull ? changes.at(-1)!.seq : end, epoch, isComplete: isFull || end < last }
   }
 
-  /**
-   * All records between two positions, in one text: records are dense. `undefined` if they are too large for a page, or
-   * if one cannot be read.
-   */
-  private changesUpTo(after: number, upTo: number): ReadonlyArray<Change.EncodedChange> | undefined {
-    const { join, size } = this.statements.range
+  /** A page whose records are one text. `undefined` if they are too large for a page, or if one cannot be read. */
+  private joinedPage({ after, limit, tenant }: ChangeQuery, last: number, epoch: string): ChangePage | undefined {
+    const { all, ofTenant } = this.statements.joined
     try {
-      return size.get(after, upTo)! < pageBytes
-        ? Change.Records.ofText(join.get(after, upTo)!, upTo - after)
-        : undefined
+      const [count, upTo, size] =
+        tenant === ""
+          ? this.extentOf(after, Math.min(after + limit, last), last)
+          : ofTenant.size.get(tenant, after, limit)!
+      if (size >= pageBytes) return undefined
+      const text = tenant === "" ? all.text.get(after, upTo) : ofTenant.text.get(tenant, after, upTo)
+      const isFull = count === limit
+      const changes = Change.Records.ofText(text ?? "", count)
+      return { changes, lastSeq: isFull ? upTo : last, epoch, isComplete: isFull }
     } catch (error) {
       if (!isUnreadable(error)) throw error
       return undefined
     }
+  }
+
+  /** The extent of all records of a range: they are dense. The size may be greater if it is within the limit. */
+  private extentOf(after: number, upTo: number, last: number): Extent {
+    const bound = this.sizes.bound(after, upTo, last)
+    return [upTo - after, upTo, bound < pageBytes ? bound : this.sizeOf(after, upTo)]
+  }
+
+  private sizeOf(after: number, upTo: number): number {
+    return this.statements.joined.all.size.get(after, upTo)!
   }
 
   /** The records of a part of a namespace, up to the one with this `seq`. */
@@ -278,9 +293,6 @@ type PartParameters = [
 
 const inPart = "namespace = ? AND key >= ? AND key < ?"
 
-// At or after a number: the record before it may be the unreadable one.
-const range = "FROM changes WHERE seq >= ? + 1 AND seq <= ?"
-
 type NamespaceParameters = [
   now: number,
   maxDue: number,
@@ -313,11 +325,7 @@ const prepare = (db: Database.Database) => ({
   // At or after a number: the record before it may be the unreadable one.
   next: db.prepare<[number], number | null>("SELECT min(seq) FROM changes WHERE seq >= ?").pluck(),
   changes: printed<[number, number]>(db, printedChange, "FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?"),
-  // Without a subquery, which would copy each row. SQLite scans a range of row ids in their order.
-  range: {
-    size: db.prepare<[number, number], number>(`SELECT total(octet_length(value)) ${range}`).pluck(),
-    join: db.prepare<[number, number], string>(`SELECT group_concat(${printedChange}) ${range}`).pluck()
-  },
+  joined: { all: prepareAll(db), ofTenant: prepareTenant(db) },
   // The condition on the empty tenant makes the partial index usable.
   tenantChanges: printed<[string, number, number]>(
     db,
