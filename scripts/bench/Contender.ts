@@ -75,6 +75,9 @@ const peer = (name: string, script: string, probe: string): Contender => ({
 /** fastify and better-sqlite3. */
 export const fastify = peer("fastify + SQLite", "fastify.ts", "/api/v1/changes?limit=1")
 
+/** fastify, better-sqlite3 and `ws`: a change feed. */
+export const fastifyWs = peer("fastify + ws", "fastifyWs.ts", "/")
+
 /** `node:http` with a fixed body. */
 export const raw = peer("raw node:http", "raw.ts", "/")
 

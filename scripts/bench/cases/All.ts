@@ -3,6 +3,7 @@ import { get, put } from "./Entries.ts"
 import { fanOut } from "./FanOut.ts"
 import { idleFollowers } from "./IdleFollowers.ts"
 import { growth, memory, startUp } from "./LargeStore.ts"
+import { lightFanOut } from "./LightFanOut.ts"
 import { batch, changes, changesAnywhere, list } from "./Many.ts"
 
 /** All cases, in the order in which they run. */
@@ -14,6 +15,7 @@ export const all: ReadonlyArray<Case> = [
   changesAnywhere,
   list,
   fanOut,
+  lightFanOut,
   idleFollowers,
   startUp,
   memory,

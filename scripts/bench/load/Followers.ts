@@ -39,6 +39,8 @@ export interface Place {
   readonly path: string
   readonly key: string
   readonly count: number
+  /** Called with each message of each client, if that is wanted. */
+  readonly onMessage?: (payload: string) => void
 }
 
 /** Opens a connection and waits for the handshake. */
@@ -92,14 +94,16 @@ export const make = (place: Place): Effect.Effect<Followers, BenchFailed, Scope.
     const one = (index: number) =>
       Effect.suspend(() => {
         let socket: Socket | undefined
+        const { onMessage } = place
         const keeps = () => index === 0 && isKeeping && kept.length < maxKept
         const frames = new Frames(
           payload => {
             messages++
+            onMessage?.(payload)
             if (keeps()) kept.push(payload)
           },
           () => socket?.write(pong),
-          keeps
+          () => onMessage !== undefined || keeps()
         )
         return open(place, frames, opened => {
           socket = opened

@@ -80,6 +80,9 @@ export class Socket extends WebSocket {
 
 const text = { binary: false }
 
+/** Written behind a frame, its callback is called once the system has taken that. */
+const nothing = Buffer.alloc(0)
+
 /** A connection by `ws`. */
 export class Connection implements Port.Connection, Protocol {
   readonly #account: Account | undefined
@@ -159,8 +162,10 @@ export class Connection implements Port.Connection, Protocol {
 
   // Without compression `ws` writes each whole frame at once, so that frames cannot be interleaved.
   sendFrame(frame: Buffer): void {
-    this.wire.write(frame, this.#onWritten)
+    // A callback takes a tick of its own, and is of use only if the system has not taken the frame at once.
+    this.wire.write(frame)
     if (this.wire.writableLength === 0) return
+    this.wire.write(nothing, this.#onWritten)
     if (frame.length >= sharedFrameBytes) this.#account?.share(frame)
     else this.#account?.recount()
     this.#checkRoom()
