@@ -1,8 +1,8 @@
 /** Subscriptions to the events of sessions, over consecutive connections. */
-import { AnswerLost, RequestRefused, refused } from "../Errors.ts"
+import { AnswerLost, RequestRefused, refused, type SessionsError } from "../Errors.ts"
 import type { Position, SessionEvent, SessionUpdate } from "../SessionModel.ts"
 import { Backoff, type Clock } from "../Time.ts"
-import type { GatewayLink } from "./Link.ts"
+import type { Link } from "./Link.ts"
 import type { AnswerOf } from "./Requests.ts"
 
 /** The maximum number of followed sessions of one connection. */
@@ -85,7 +85,7 @@ class Channel {
 
   constructor(
     private readonly sessionId: string,
-    private readonly link: GatewayLink,
+    private readonly link: Link,
     private readonly clock: Clock
   ) {
     this.#backoff = new Backoff(clock)
@@ -131,7 +131,8 @@ class Channel {
     for (const reader of this.readers) {
       const { position, state } = reader
       if ((state !== "live" && state !== "trimmed") || typeof position === "string") continue
-      if (seq > position.seq + 1 && state !== "trimmed") return this.link.abandon("Events of a session are missing")
+      if (seq > position.seq + 1 && state !== "trimmed")
+        return this.link.abandon(this.sessionId, "Events of a session are missing")
       if (seq > position.seq && !reader.hasRoom(bytes)) {
         reader.state = "paused"
         isFull = true
@@ -225,7 +226,7 @@ export class Subscriptions {
   readonly #channels = new Map<string, Channel>()
 
   constructor(
-    private readonly link: () => GatewayLink,
+    private readonly link: () => Link,
     private readonly clock: Clock,
     private readonly maxBytes: number
   ) {}
@@ -285,9 +286,8 @@ export class Subscriptions {
     this.#channels.get(event.sessionId)?.onEvent(event, bytes)
   }
 
-  onSubscriptionEnded(sessionId: string, error: RequestRefused): void {
-    const channel = this.#channels.get(sessionId)
-    if (error.retryable) channel?.retry()
+  onSubscriptionEnded(sessionId: string, error: SessionsError): void {
+    if (error instanceof RequestRefused && error.retryable) this.#channels.get(sessionId)?.retry()
     else this.#end(sessionId, error)
   }
 
