@@ -26,7 +26,9 @@ export class EventParser {
   /** The events that this piece completes. */
   push(text: string): ReadonlyArray<StreamEvent> {
     const events: Array<StreamEvent> = []
-    const lines = (this.#rest + text).split("\n")
+    // Only the new text is scanned, however long the line is that it continues.
+    const lines = text.split("\n")
+    lines[0] = this.#rest + lines[0]
     this.#rest = lines.pop() ?? ""
     for (const ended of lines) {
       const line = ended.endsWith("\r") ? ended.slice(0, -1) : ended
