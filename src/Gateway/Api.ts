@@ -1,10 +1,14 @@
-/** The contract of the `gateway` group: the handshake of a client's WebSocket. */
+/** The contract of the `gateway` group, the handshake of a client's WebSocket, and of access to the gateway over HTTP. */
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
+import * as HttpApiSecurity from "@effect/platform/HttpApiSecurity"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
+import { Forbidden, ServiceUnavailable, Unauthorized } from "../Http/ApiError.ts"
 import { Part } from "../Http/Contract.ts"
+import { Identity } from "../Http/Identity.ts"
 
 const text = Schema.optional(Schema.String)
 
@@ -27,3 +31,17 @@ export const GatewayGroup = HttpApiGroup.make("gateway")
   .add(HttpApiEndpoint.get("connect", "/ws").setHeaders(HandshakeHeaders).addSuccess(HttpApiSchema.Empty(101)))
   .annotate(OpenApi.Exclude, true)
   .annotate(Part, "gateway")
+
+/** The request is that of a client of the gateway. */
+export class GatewayAccess extends HttpApiMiddleware.Tag<GatewayAccess>()("causeway/GatewayAccess", {
+  failure: Schema.Union(Unauthorized.Wire, Forbidden.Wire, ServiceUnavailable.Wire),
+  provides: Identity,
+  security: {
+    jwt: HttpApiSecurity.bearer.pipe(
+      HttpApiSecurity.annotate(
+        OpenApi.Description,
+        "A JSON Web Token with the claims `tenant`, `sub` and `exp`, as for the WebSocket of the gateway. In dev mode none is needed."
+      )
+    )
+  }
+}) {}

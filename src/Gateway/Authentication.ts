@@ -267,7 +267,17 @@ export const layer = (settings: Settings): Layer.Layer<Authentication, never, Ht
 
 /** Dev mode: tokens are not checked. Web pages may connect from this machine and from the allowed origins. */
 export const layerDev = ({ origins }: Pick<Settings, "origins">): Layer.Layer<Authentication> =>
-  Layer.succeed(Authentication, { identify: () => Effect.succeed(developer), admits: Origin.admitsLoopback(origins) })
+  Layer.sync(Authentication, () => {
+    const admits = Origin.admitsLoopback(origins)
+    return {
+      // A page of any other name could send requests by DNS rebinding.
+      identify: (_, { headers: { host, origin } }) =>
+        admits(origin?.toString(), host?.toString())
+          ? Effect.succeed(developer)
+          : new Refused({ message: "This origin may not connect" }),
+      admits
+    }
+  })
 
 /** Makes the gateway's identity of a host's. It requires a tenant and write access. */
 const identityOfHost = ({

@@ -1,13 +1,16 @@
 /**
- * The gateway as a whole: sessions of agents for clients over WebSocket.
+ * The gateway as a whole: sessions of agents for clients over WebSocket and HTTP.
  */
 import { Config, Effect, Layer, Option } from "effect"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Health from "../Operations/Health/Report.ts"
+import { layerAccess } from "./Authentication/Credentials.ts"
 import * as Authentication from "./Authentication.ts"
+import * as Clients from "./Clients.ts"
 import { NodeLink } from "./Forwarding/NodeLink.ts"
 import * as NodeSettings from "./Forwarding/Settings.ts"
 import * as GatewayMetrics from "./GatewayMetrics.ts"
+import * as HttpSessions from "./HttpSessions/Handlers.ts"
 import * as Retention from "./SessionEvents/Retention.ts"
 import { SessionNodes } from "./SessionNodes.ts"
 import * as Registry from "./Sessions/Registry.ts"
@@ -19,7 +22,7 @@ export const config = Config.all({
   authentication: Authentication.config,
   sessions: SessionSettings.config,
   history: Retention.config,
-  socket: Socket.config,
+  socket: Clients.config,
   nodes: NodeSettings.config
 })
 
@@ -31,7 +34,7 @@ export interface Options {
   readonly sessions?: Partial<SessionSettings.Settings>
   /** Events older than this are removed. Their maximum number is a setting of the storage. */
   readonly history?: Pick<Retention.Settings, "age">
-  readonly socket?: Partial<Socket.Settings>
+  readonly socket?: Partial<Clients.Settings>
   /** How nodes that share a database forward requests to each other. */
   readonly nodes?: Option.Option<NodeSettings.Settings>
   /** Origins of web pages that may connect, in addition to the service's own. */
@@ -45,7 +48,7 @@ const layerNode = Layer.effect(
 )
 
 /** Receives requests of other nodes. Its modules are loaded only if nodes forward requests. */
-const nodeServer = (settings: NodeSettings.Settings, { fileBytes }: Pick<Socket.Settings, "fileBytes">) =>
+const nodeServer = (settings: NodeSettings.Settings, { fileBytes }: Pick<Clients.Settings, "fileBytes">) =>
   Layer.unwrapEffect(
     Effect.map(
       Effect.promise(() => import("./Forwarding/NodeServer.ts")),
@@ -64,7 +67,7 @@ const nodeLink = ({ secret }: NodeSettings.Settings) =>
   )
 
 /**
- * The socket for clients, their sessions, and the number of subscriptions for `/health`, with the given authentication.
+ * The socket for clients, sessions over HTTP, the sessions, and the number of subscriptions for `/health`, with the given authentication.
  *
  * The store and the session events must outlive it: at its end it stops every instance and stores the ends of turns.
  */
@@ -72,7 +75,7 @@ export const layerWith = <R>(
   authentication: Layer.Layer<Authentication.Authentication, never, R>,
   { history, nodes = Option.none(), sessions, socket }: Omit<Options, "origins"> = {}
 ) => {
-  const limits = { ...Socket.defaults, ...socket }
+  const limits = { ...Clients.defaults, ...socket }
   const [server, link] = Option.match(nodes, {
     onNone: () => [Layer.empty, Layer.empty] as const,
     onSome: settings => [nodeServer(settings, limits), nodeLink(settings)] as const
@@ -84,7 +87,8 @@ export const layerWith = <R>(
     Layer.effectDiscard(Effect.map(MetricTags.current, GatewayMetrics.register)),
     server
   ).pipe(
-    Layer.provideMerge(Socket.layer(limits)),
+    Layer.provideMerge(Layer.mergeAll(Socket.layer(limits), HttpSessions.layer, layerAccess)),
+    Layer.provideMerge(Clients.layer(limits)),
     Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...sessions })),
     Layer.provide([authentication, link])
   )

@@ -1,5 +1,5 @@
 /**
- * Metrics of the gateway: messages by type, and turns.
+ * Metrics of the gateway: messages and events by type, and turns.
  */
 
 import { Metric } from "effect"
@@ -27,6 +27,12 @@ export const sent = LabelValues.counter("ws_messages_sent_total", {
   description: "Outbound events, by type."
 })
 
+/** Events to clients that follow a session over HTTP. */
+export const sentOverHttp = LabelValues.counter("http_session_events_sent_total", {
+  label: "type",
+  description: "Events of sessions sent by event streams and long polls, by type."
+})
+
 /** Events of the agent platform that were dropped. Their types come from outside, so the number of labels is limited. */
 export const dropped = LabelValues.counter("platform_events_dropped_total", {
   label: "type",
@@ -46,5 +52,6 @@ export const register = (tags: MetricTags.MetricTags): void => {
   MetricTags.register(Object.values(turns), tags)
   received.register([...requestTypes, invalid], tags)
   sent.register([...Answer.members.map(({ fields }) => fields.type.literals[0]), ...eventTypes], tags)
+  sentOverHttp.register(eventTypes, tags)
   dropped.register([], tags)
 }

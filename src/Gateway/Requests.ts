@@ -17,6 +17,7 @@ import { Request, type RequestOf, requestTypes } from "./Protocol/Request.ts"
 import type {
   ActivationError,
   Caller,
+  CreationError,
   InvalidCursor,
   SessionConflict,
   Sessions,
@@ -150,6 +151,7 @@ export const execute = (
 /** The errors of requests. */
 export type RequestError =
   | ActivationError
+  | CreationError
   | FileCallError
   | InvalidCursor
   | SessionConflict
@@ -200,6 +202,12 @@ export const failureOf = (error: RequestError): Failure => {
       return { code: "not_found", message: `There is no session ${JSON.stringify(error.sessionId)}` }
     case "SessionConflict":
       return { code: "conflict", message: error.message }
+    case "SessionExists":
+      return {
+        code: "conflict",
+        message: `The id ${JSON.stringify(error.sessionId)} is that of a session that is being created or deleted`,
+        retryable: true
+      }
     case "SessionElsewhere":
       return {
         code: "conflict",
@@ -220,6 +228,7 @@ export const failureOf = (error: RequestError): Failure => {
       return ofPlatform(error)
     case "InvalidCursor":
     case "InvalidFileRequest":
+    case "InvalidSessionId":
       return { code: "bad_request", message: error.message }
     case "StoreBusy":
       return { code: "rate_limited", message: "Too many requests are waiting for the store" }

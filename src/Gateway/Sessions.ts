@@ -52,12 +52,20 @@ export class InvalidCursor extends Schema.TaggedError<InvalidCursor>()("InvalidC
   }
 }
 
+const message = { message: Schema.String }
+
 /** There is no such session, or it belongs to another tenant. Callers cannot distinguish the two. */
 export class SessionNotFound extends Schema.TaggedError<SessionNotFound>()("SessionNotFound", {
   sessionId: Schema.String
 }) {}
 
-const message = { message: Schema.String }
+/** The session that was to be created exists, or is being created or deleted. */
+export class SessionExists extends Schema.TaggedError<SessionExists>()("SessionExists", {
+  sessionId: Schema.String
+}) {}
+
+/** A session with this chosen id cannot be created. */
+export class InvalidSessionId extends Schema.TaggedError<InvalidSessionId>()("InvalidSessionId", message) {}
 
 /** The state of the session does not allow the call. */
 export class SessionConflict extends Schema.TaggedError<SessionConflict>()("SessionConflict", message) {}
@@ -88,6 +96,16 @@ export type ActivationError =
   | SessionConflict
   | ActivationTimeout
   | AgentPlatformConnectionError
+
+/** Why a session cannot be created. */
+export type CreationError =
+  | InvalidSessionId
+  | SessionConflict
+  | SessionExists
+  | SessionTooLarge
+  | SessionsBusy
+  | StoreBusy
+  | StoreUnavailable
 
 /** An event as subscribers receive it. */
 export interface Frame {
@@ -137,10 +155,11 @@ export interface FileRequest {
 export class Sessions extends Context.Tag("causeway/Sessions")<
   Sessions,
   {
-    readonly create: (
-      caller: Caller,
-      request: CreateSession
-    ) => Effect.Effect<Session, SessionTooLarge | SessionConflict | SessionsBusy | StoreBusy | StoreUnavailable>
+    /**
+     * Creates a session, with an id of the caller's if one is given: the time of its creation in 12 hexadecimal digits,
+     * which may differ from that of this node by a minute, and 24 random digits.
+     */
+    readonly create: (caller: Caller, request: CreateSession, id?: string) => Effect.Effect<Session, CreationError>
     /** A page of sessions. It may have fewer than `limit` although others follow. */
     readonly list: (
       caller: Caller,

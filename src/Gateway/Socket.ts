@@ -3,67 +3,22 @@
  */
 import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
-import { Config, type Context, Duration, Effect, Either, FiberSet, Layer, Option, Redacted, Scope } from "effect"
-import * as DebugLog from "../base/Observability/DebugLog.ts"
-import * as MetricTags from "../base/Observability/MetricTags.ts"
+import { type Context, Duration, Effect, FiberSet, Layer, Option, Scope } from "effect"
 import { Tracer } from "../base/Observability/Tracer.ts"
-import * as Setting from "../base/Setting.ts"
 import * as Supervision from "../base/Supervision.ts"
-import { type ApiError, Forbidden, ServiceUnavailable, statusOf, Unauthorized } from "../Http/ApiError.ts"
+import { type ApiError, ServiceUnavailable, statusOf } from "../Http/ApiError.ts"
 import { DrainingSignal } from "../Http/DrainingSignal.ts"
-import { bearersOf, offeredBy, subprotocol } from "../Http/HeaderFields.ts"
+import { offeredBy, subprotocol } from "../Http/HeaderFields.ts"
 import * as WebSocket from "../Http/WebSocket.ts"
 import type { HandshakeHeaders } from "./Api.ts"
+import { foreignOrigin, identify, tokenOf } from "./Authentication/Credentials.ts"
 import { Authentication, type Identity } from "./Authentication.ts"
-import { FairPool } from "./FairPool.ts"
-import * as Forwarding from "./Forwarding.ts"
+import { Clients, type ClientsShape, type Settings } from "./Clients.ts"
 import { type CloseCode, closeCodes } from "./Protocol/Codes.ts"
 import { frameBytes } from "./Protocol/Limits.ts"
 import { makeFileMemory } from "./Requests.ts"
-import { Sessions } from "./Sessions.ts"
 import { ClientConnection, type Shared } from "./Socket/ClientConnection.ts"
 import { type Handshake, Socket } from "./Socket/Endpoints.ts"
-import { makeReplays } from "./Socket/Feed.ts"
-
-/** The limits of connections. */
-export interface Settings {
-  /** Maximum number of gateway connections, for all tenants together. Above it a handshake is refused with 503. */
-  readonly connections: number
-  /**
-   * Unsent bytes of one connection above which it receives no events and its requests are not read. The memory of a
-   * client is bounded by this and one answer.
-   */
-  readonly unsentBytes: number
-  /** Maximum bytes of unsent answers to file calls, for all clients together. */
-  readonly fileBytes: number
-}
-
-/** The limits unless configured. */
-export const defaults: Settings = { connections: 10_000, unsentBytes: 1024 * 1024, fileBytes: 512 * 1024 * 1024 }
-
-/** The limits as configuration variables. */
-export const config: Config.Config<Settings> = Config.all({
-  connections: Setting.integer("LIMIT_CONNECTIONS", {
-    description:
-      "Maximum number of gateway WebSockets (`/ws`) at a time; those of the change feed count towards LIMIT_FOLLOWERS",
-    default: defaults.connections,
-    min: 1,
-    max: 1_000_000
-  }),
-  unsentBytes: Setting.integer("LIMIT_CLIENT_UNSENT_BYTES", {
-    description: "Unsent bytes of a gateway WebSocket above which it receives no events",
-    default: defaults.unsentBytes,
-    min: 1024,
-    max: 64 * 1024 * 1024
-  }),
-  fileBytes: Setting.integer("LIMIT_FILE_BYTES", {
-    description:
-      "Maximum bytes of files that are being sent to all clients together; a call counts as 32 MiB until it is answered",
-    default: defaults.fileBytes,
-    min: 64 * 1024 * 1024,
-    max: 1024 ** 4
-  })
-})
 
 /** In milliseconds. */
 export const timing = {
@@ -75,11 +30,6 @@ export const timing = {
   drainInterval: 2_000
 } as const
 
-/** How long the authentication of a client may take. */
-const handshakeTimeout = Duration.seconds(10)
-
-const bearer = /^bearer +([^\s]+) *$/i
-
 const subprotocolsOf = (headers: HandshakeHeaders) => offeredBy(headers["sec-websocket-protocol"])
 
 /** Whether the client offers no subprotocols or ours. */
@@ -87,37 +37,6 @@ const acceptsSubprotocol = (headers: HandshakeHeaders): boolean => {
   const offered = subprotocolsOf(headers)
   return offered.length === 0 || offered.includes(subprotocol)
 }
-
-/**
- * The token of a request, or why it is refused. Two tokens are refused even if they are equal: a proxy that checks the
- * request must check the same token.
- *
- * @param authorization the header's value; `undefined` if it is repeated
- */
-const tokenOf = (
-  headers: HandshakeHeaders,
-  authorization: string | undefined
-): Either.Either<Option.Option<Redacted.Redacted>, string> => {
-  const offered = subprotocolsOf(headers)
-  const named = bearersOf(offered)
-  if (named.length > 0 && !offered.includes(subprotocol)) {
-    return Either.left(`A bearer subprotocol requires the subprotocol ${subprotocol}`)
-  }
-  if (headers.authorization === undefined && named.length === 0) return Either.right(Option.none())
-  if (headers.authorization !== undefined && authorization === undefined) {
-    return Either.left("The Authorization header is repeated")
-  }
-  const headed = authorization === undefined ? undefined : bearer.exec(authorization)?.[1]
-  if (authorization !== undefined && headed === undefined) {
-    return Either.left("The Authorization header must be a bearer token")
-  }
-  const tokens = headed === undefined ? named : [headed, ...named]
-  return tokens.length === 1 && tokens[0] !== ""
-    ? Either.right(Option.some(Redacted.make(tokens[0]!)))
-    : Either.left("There must be exactly one bearer token")
-}
-
-const unauthorized = (error: string) => new Unauthorized({ error, headers: { "www-authenticate": "Bearer" } })
 
 /** Decides which clients may connect, before their handshakes are answered. */
 class Handshakes {
@@ -155,30 +74,16 @@ class Handshakes {
       if (!acceptsSubprotocol(headers)) return yield* WebSocket.upgradeFailed(`the subprotocol is ${subprotocol}`)
       if (this.draining.hasStarted()) return yield* ServiceUnavailable.later("The service is shutting down")
       if (!this.authentication.admits(headers.origin, headers.host)) {
-        return yield* new Forbidden({ error: "This origin may not connect" })
+        return yield* foreignOrigin()
       }
       if (this.count > this.limit) return yield* ServiceUnavailable.later(`${this.count} handshakes are in progress`)
-      const token = tokenOf(headers, incoming.authorization)
-      if (Either.isLeft(token)) return yield* unauthorized(token.left)
-      const identity = yield* this.authenticate(token.right, incoming)
+      const isPresent = headers.authorization !== undefined
+      const token = tokenOf(incoming.authorization, isPresent, subprotocolsOf(headers))
+      const identity = yield* identify(this.authentication, token, incoming)
       // Checked last: an ordinary request shows why a handshake is refused, which browsers hide.
       if (incoming.upgradeProblem !== undefined) return yield* WebSocket.upgradeFailed(incoming.upgradeProblem)
       return identity
     })
-  }
-
-  private authenticate(token: Option.Option<Redacted.Redacted>, incoming: Handshake["incoming"]) {
-    return this.authentication.identify(token, incoming).pipe(
-      Effect.catchTags({
-        Unauthorized: ({ message }) => unauthorized(message),
-        Refused: ({ message }) => new Forbidden({ error: message }),
-        AuthenticationUnavailable: ({ message }) => ServiceUnavailable.later(message)
-      }),
-      Effect.timeoutFail({
-        duration: handshakeTimeout,
-        onTimeout: () => ServiceUnavailable.later("The credential could not be verified in time")
-      })
-    )
   }
 }
 
@@ -192,20 +97,17 @@ const work = Effect.acquireRelease(Scope.make(), (scope, exit) =>
 
 const closeOf = ({ code, name }: CloseCode): WebSocket.Close => ({ code, reason: name })
 
-/** Connects a client if there is a slot for its tenant, of which the pool has some. */
+/** Connects a client if there is a slot for its tenant. */
 const acceptBy = (
-  slots: FairPool,
-  capacity: number,
+  takeSlot: ClientsShape["takeSlot"],
   shared: Shared,
   identity: Identity,
   headers: HandshakeHeaders
 ): WebSocket.Upgrade["accept"] => {
   const parent = Option.getOrUndefined(HttpTraceContext.fromHeaders(Headers.fromInput(headers)))
   return connect => {
-    const slot = slots.take(identity.tenant, 1)
-    if (slot === undefined) {
-      return ServiceUnavailable.later(`There are ${slots.used} connections; the limit is ${capacity}`)
-    }
+    const slot = takeSlot(identity.tenant)
+    if (slot instanceof ServiceUnavailable) return slot
     let failure: ApiError | undefined
     try {
       failure = connect(connection => new ClientConnection(connection, { identity, parent }, slot, shared))
@@ -220,14 +122,11 @@ const acceptBy = (
 
 const make = (settings: Settings) =>
   Effect.gen(function* () {
-    const sessions = yield* Sessions
+    const { takeSlot, ...clients } = yield* Clients
     const tracer = yield* Tracer
     const clock = yield* Effect.clock
     const run = yield* Scope.extend(FiberSet.makeRuntime<never>(), yield* work)
-    const capacity = settings.connections
-    // The newest connection of the tenant that has the most makes room for another tenant's, so that the oldest are kept.
-    const slots = new FairPool({ name: "connections", capacity, reclaimFirst: "newest" })
-    const handshakes = new Handshakes(yield* Authentication, yield* DrainingSignal, capacity)
+    const handshakes = new Handshakes(yield* Authentication, yield* DrainingSignal, settings.connections)
     const connections = yield* WebSocket.connectionSet({
       messageBytes: frameBytes,
       subprotocol,
@@ -240,16 +139,12 @@ const make = (settings: Settings) =>
       drainInterval: timing.drainInterval
     })
     const shared: Shared = {
-      sessions,
-      execute: yield* Forwarding.make,
+      ...clients,
       traceId: tracer.currentTraceId,
-      replays: yield* makeReplays,
       now: () => clock.unsafeCurrentTimeMillis(),
       monotonic: connections.now,
       run,
-      files: makeFileMemory(settings.fileBytes),
-      debug: yield* DebugLog.make,
-      tags: yield* MetricTags.current
+      files: makeFileMemory(settings.fileBytes)
     }
     yield* Supervision.tickScoped(
       "memory of file calls",
@@ -262,7 +157,7 @@ const make = (settings: Settings) =>
       connect: handshake =>
         Effect.map(handshakes.identify(handshake), identity => ({
           connections,
-          accept: acceptBy(slots, capacity, shared, identity, handshake.headers)
+          accept: acceptBy(takeSlot, shared, identity, handshake.headers)
         })),
       connections: () => connections.size
     })
@@ -271,5 +166,5 @@ const make = (settings: Settings) =>
 /** Accepts clients until the scope closes. When draining begins, their connections are closed over two seconds. */
 export const layer = (
   settings: Settings
-): Layer.Layer<Socket, never, Sessions | Authentication | Tracer | DrainingSignal> =>
+): Layer.Layer<Socket, never, Clients | Authentication | Tracer | DrainingSignal> =>
   Layer.scoped(Socket, make(settings))

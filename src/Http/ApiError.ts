@@ -23,7 +23,9 @@ const statuses = {
   UnprocessableContent: 422,
   InternalServerError: 500,
   NotImplemented: 501,
+  BadGateway: 502,
   ServiceUnavailable: 503,
+  GatewayTimeout: 504,
   InsufficientStorage: 507
 }
 
@@ -145,6 +147,16 @@ export class NotImplemented extends Schema.TaggedError<NotImplemented>()("NotImp
   static readonly Wire = wire(NotImplemented, "This service does not offer it; the message says what does.")
 }
 
+/** 502: a service behind this one refused the request, or failed. */
+export class BadGateway extends Schema.TaggedError<BadGateway>()("BadGateway", fields) {
+  static readonly Wire = wire(BadGateway, "A service behind this one refused the request, or failed.")
+}
+
+/** 504: a service behind this one did not answer in time. */
+export class GatewayTimeout extends Schema.TaggedError<GatewayTimeout>()("GatewayTimeout", fields) {
+  static readonly Wire = wire(GatewayTimeout, "A service behind this one did not answer in time.")
+}
+
 /** 507: the disk of the service has no room for the operation. */
 export class InsufficientStorage extends Schema.TaggedError<InsufficientStorage>()("InsufficientStorage", fields) {
   static readonly Wire = wire(InsufficientStorage, "The disk of the service has no room for it.")
@@ -168,7 +180,9 @@ export type ApiError =
   | UnprocessableContent
   | InternalServerError
   | NotImplemented
+  | BadGateway
   | ServiceUnavailable
+  | GatewayTimeout
   | InsufficientStorage
 
 /** The body of an answer with an error. */

@@ -7,7 +7,7 @@ import { createGzip, type Gzip, gzip } from "node:zlib"
 import { Effect, Exit, Stream } from "effect"
 import * as Direct from "../base/Direct.ts"
 import type { Credentials } from "./Identity.ts"
-import type { Reply } from "./Reply.ts"
+import { isWriter, type Reply } from "./Reply.ts"
 
 /** Bodies below this number of characters or bytes are sent uncompressed: they fit in a packet. */
 const smallest = 1024
@@ -144,6 +144,7 @@ export const compress = (reply: Reply, { headers }: Pick<Credentials, "headers">
   const { body, status } = reply
   if (status !== 200 || body === undefined) return Exit.succeed(reply)
   const isWhole = typeof body === "string" || body instanceof Uint8Array
+  if (!isWhole && isWriter(body)) return Exit.succeed(reply)
   if (isWhole && body.length < smallest) return Exit.succeed(reply)
   const varied = { ...reply, headers: { ...reply.headers, vary: varyOf(headers) } }
   if (!takesGzip(headers["accept-encoding"])) return Exit.succeed(varied)

@@ -17,6 +17,20 @@ export class JsonBody extends HttpApiMiddleware.Tag<JsonBody>()("causeway/JsonBo
   failure: Schema.Union(PayloadTooLarge.Wire, UnsupportedMediaType.Wire, ServiceUnavailable.Wire)
 }) {}
 
+/**
+ * Marks an endpoint whose body is a JSON object within {@link objectLimits}; an empty body is an empty object. Members
+ * are values, not texts.
+ *
+ * As for {@link JsonBody}, the body is read after authentication.
+ */
+export class ObjectBody extends HttpApiMiddleware.Tag<ObjectBody>()("causeway/ObjectBody", {
+  provides: HttpServerRequest.HttpServerRequest,
+  failure: Schema.Union(PayloadTooLarge.Wire, UnsupportedMediaType.Wire, ServiceUnavailable.Wire)
+}) {}
+
+/** The limits of the bodies of {@link ObjectBody}: bytes, levels below the body itself, and members of all values. */
+export const objectLimits = { bytes: 1024 * 1024, levels: 256, members: 65_536 } as const
+
 /** Annotates a group with its part of this service; `Causeway.layer` uses it to find the group in any api. */
 export class Part extends Context.Tag("causeway/Part")<Part, string>() {}
 

@@ -2,16 +2,41 @@
  * The answers of handlers, independent of the transport, and how @effect/platform sends them.
  */
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
-import { type Cause, Effect, type Scope, Stream } from "effect"
+import { type Cause, Effect, Option, type Scope, Stream } from "effect"
 import { type ApiError, bodyOf, statusOf } from "./ApiError.ts"
 import type { Upgrade } from "./WebSocket.ts"
+
+/** Where a {@link BodyWriter} writes. */
+export interface Outlet {
+  /** Bytes that were written and have not been sent. */
+  readonly unsent: number
+  /** Bytes that were sent. While it grows, the client reads. */
+  readonly sent: number
+  /** Writes bytes, which must not change. Whatever is written after the end or the disconnection is dropped. */
+  readonly write: (bytes: Uint8Array) => void
+  /** Ends the body as a whole one. What is unsent is sent, if the client reads it within the time of the server. */
+  readonly end: () => void
+}
+
+/**
+ * A body that is written as it is made, without a fiber, which costs a fraction of a stream. The resources of its answer
+ * are released when it has ended or the client has disconnected.
+ */
+export interface BodyWriter {
+  /** Called once, after the headers. */
+  readonly onOpen: (outlet: Outlet) => void
+  /** Called when all that was written has been sent. */
+  readonly onDrain: () => void
+  /** Called if others need the memory of the unsent bytes: the body has to end. */
+  readonly onSlow: () => void
+}
 
 /** An answer, independent of the transport: the result of every handler. Header names are in lower case. */
 export interface Reply {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   /** Bytes are for large answers that are sent to many clients: they must not change. */
-  readonly body: string | Uint8Array | Stream.Stream<Uint8Array> | undefined
+  readonly body: string | Uint8Array | Stream.Stream<Uint8Array> | BodyWriter | undefined
   /** Releases the resources of a body that is not read to its end; idempotent. */
   readonly release?: Effect.Effect<void>
   /** Makes the connection a WebSocket; nothing else is written on it. */
@@ -57,6 +82,59 @@ export const stream = (
   ...(release === undefined ? {} : { release })
 })
 
+/** A body that is written as it is made. `release` runs after its end. */
+export const written = (
+  contentType: string,
+  body: BodyWriter,
+  headers: Readonly<Record<string, string>>,
+  release: Effect.Effect<void>
+): Reply => ({ status: 200, headers: { "content-type": contentType, ...headers }, body, release })
+
+/** Whether a body is a {@link BodyWriter}. */
+export const isWriter = (body: Stream.Stream<Uint8Array> | BodyWriter): body is BodyWriter => "onOpen" in body
+
+/** What a writer writes, for servers that take streams alone. */
+const streamOf = (writer: BodyWriter): Stream.Stream<Uint8Array> =>
+  Stream.suspend(() => {
+    let chunks: Array<Uint8Array> = []
+    let [sent, taken, unsent, isEnded] = [0, 0, 0, false]
+    const latch = Effect.unsafeMakeLatch(false)
+    writer.onOpen({
+      get unsent() {
+        return unsent
+      },
+      get sent() {
+        return sent
+      },
+      write: bytes => {
+        if (isEnded) return
+        chunks.push(bytes)
+        unsent += bytes.length
+        latch.unsafeOpen()
+      },
+      end: () => {
+        isEnded = true
+        latch.unsafeOpen()
+      }
+    })
+    const next = Effect.suspend(() => {
+      // The server takes more once it has sent what it had.
+      sent += taken
+      unsent -= taken
+      taken = 0
+      if (unsent === 0 && sent > 0) writer.onDrain()
+      return Effect.flatMap(latch.await, (): Effect.Effect<Uint8Array, Option.Option<never>> => {
+        if (chunks.length === 0) return Effect.fail(Option.none())
+        const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
+        chunks = []
+        taken = bytes.length
+        if (!isEnded) latch.unsafeClose()
+        return Effect.succeed(bytes)
+      })
+    })
+    return Stream.repeatEffectOption(next)
+  })
+
 /** A status and headers alone. */
 export const empty = (status: number, headers: Readonly<Record<string, string>> = {}): Reply => ({
   status,
@@ -85,7 +163,7 @@ export const toResponse = (reply: Reply): HttpServerResponse.HttpServerResponse 
   if (body instanceof Uint8Array) return HttpServerResponse.uint8Array(body, { status, headers, contentType })
   return typeof body === "string"
     ? HttpServerResponse.text(body, { status, headers, contentType })
-    : HttpServerResponse.stream(body, { status, headers, contentType })
+    : HttpServerResponse.stream(isWriter(body) ? streamOf(body) : body, { status, headers, contentType })
 }
 
 /**
@@ -94,7 +172,7 @@ export const toResponse = (reply: Reply): HttpServerResponse.HttpServerResponse 
  */
 const cutOnFailure = (reply: Reply, cut: Effect.Effect<void>): Reply => {
   const { body } = reply
-  if (body === undefined || typeof body === "string" || body instanceof Uint8Array) return reply
+  if (body === undefined || typeof body === "string" || body instanceof Uint8Array || isWriter(body)) return reply
   const warning = (cause: Cause.Cause<never>) => Effect.logWarning("An answer was cut off half-way", cause)
   return { ...reply, body: Stream.tapErrorCause(body, cause => Effect.zipRight(warning(cause), cut)) }
 }

@@ -10,13 +10,14 @@ import { MiB } from "../base/Bytes.ts"
 import * as Direct from "../base/Direct.ts"
 import { problemOf } from "../base/Json/JsonText.ts"
 import * as ObjectReader from "../base/Json/ObjectReader.ts"
+import { excess, illFormedAt, isObject, mayBeIllFormed, parseChecked } from "../base/Json/Parsing.ts"
 import { PacedWork } from "../base/Time/PacedWork.ts"
 import { GrowingBytes } from "../base/UnfinishedMessage.ts"
 import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
-import { JsonBody } from "./Contract.ts"
+import { JsonBody, ObjectBody, objectLimits } from "./Contract.ts"
 import { heldBodyOf } from "./Server/BodyBudget.ts"
 
-/** The limits of bodies. */
+/** The limits of bodies that keep members as text. */
 export class BodyFormat extends Context.Tag("causeway/BodyFormat")<
   BodyFormat,
   {
@@ -27,9 +28,52 @@ export class BodyFormat extends Context.Tag("causeway/BodyFormat")<
   }
 >() {}
 
-type Format = Context.Tag.Service<BodyFormat>
-
 type BodyError = BadRequest | PayloadTooLarge | ServiceUnavailable | UnsupportedMediaType
+
+/** A kind of bodies. */
+export interface Format {
+  /** Maximum number of bytes of a body. */
+  readonly bytes: number
+  /** Parses the bytes of a body and their text without a byte order mark. */
+  readonly parse: (body: Buffer, text: string) => Either.Either<unknown, BodyError>
+}
+
+const invalid = (problem: string): Either.Either<never, BodyError> =>
+  Either.left(new BadRequest({ error: `Invalid request body: ${problem}` }))
+
+/** Bodies that keep members as text. */
+export const keptFormat = ({ bytes, limits, shape }: Context.Tag.Service<BodyFormat>): Format => ({
+  bytes,
+  parse: (body, text) => {
+    if (body.length === 0) return Either.left(new BadRequest({ error: "The request body is empty; it must be JSON" }))
+    try {
+      return Either.right(ObjectReader.read(body, text, shape, limits))
+    } catch (error) {
+      const { message, overLimit } = problemOf(error)
+      return overLimit ? Either.left(new PayloadTooLarge({ error: message })) : invalid(message)
+    }
+  }
+})
+
+/** The body itself is one more level. */
+const objectShape = { levels: objectLimits.levels + 1, members: objectLimits.members }
+
+/** Bodies of {@link ObjectBody}. No message contains a part of a body, which may be a secret. */
+export const objectFormat: Format = {
+  bytes: objectLimits.bytes,
+  parse: (_, text) => {
+    if (text === "") return Either.right({})
+    const problem = excess(text, objectShape)
+    if (problem !== undefined) return Either.left(new PayloadTooLarge({ error: `The request body ${problem}` }))
+    const parsed = parseChecked(text)
+    if (Either.isLeft(parsed)) return invalid("it is not JSON")
+    if (!isObject(parsed.right)) return invalid("it must be a JSON object")
+    const place = mayBeIllFormed(text) ? illFormedAt(parsed.right) : undefined
+    return place === undefined
+      ? Either.right(parsed.right)
+      : invalid(`${place.join(".").slice(0, 64)}: must be Unicode, and has a lone surrogate`)
+  }
+}
 
 /** Bytes of a refused body that are read and discarded, so that the client can read its answer. */
 const discardAtMost = 64 * 1024 * 1024
@@ -156,29 +200,14 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
 const byteOrderMark = "\ufeff"
 
-/** The JSON of a body; an empty body is not JSON. */
-const parse = (body: Buffer, { shape, limits }: Format): Either.Either<unknown, BodyError> => {
-  if (body.length === 0) return Either.left(new BadRequest({ error: "The request body is empty; it must be JSON" }))
+const parse = (body: Buffer, format: Format): Either.Either<unknown, BodyError> => {
   let text: string
   try {
     text = utf8.decode(body)
   } catch {
     return Either.left(new BadRequest({ error: "The request body is not UTF-8" }))
   }
-  try {
-    return Either.right(
-      text.startsWith(byteOrderMark)
-        ? ObjectReader.read(body.subarray(3), text.slice(1), shape, limits)
-        : ObjectReader.read(body, text, shape, limits)
-    )
-  } catch (error) {
-    const { message, overLimit } = problemOf(error)
-    return Either.left(
-      overLimit
-        ? new PayloadTooLarge({ error: message })
-        : new BadRequest({ error: `Invalid request body: ${message}` })
-    )
-  }
+  return text.startsWith(byteOrderMark) ? format.parse(body.subarray(3), text.slice(1)) : format.parse(body, text)
 }
 
 /** Bodies of up to this number of bytes are parsed without queueing, which would take as long. */
@@ -238,17 +267,22 @@ export const json = (source: unknown, format: Format): Effect.Effect<unknown, Bo
     : Effect.dieMessage("A request body can only be read from a server on node:http")
 
 /** Replaces the body reader of the platform's server, which resets the connection at its limit instead of answering. */
+const reading = (format: Format) =>
+  Effect.map(HttpServerRequest.HttpServerRequest, request => {
+    const body = json(request.source, format)
+    // The platform's decoder chooses a reader by the type, which `read` checks itself.
+    const headers = { ...request.headers, "content-type": "application/json" }
+    return Object.create(request, {
+      json: { value: body },
+      headers: { value: headers }
+    }) as HttpServerRequest.HttpServerRequest
+  })
+
+/** Reads the bodies of {@link JsonBody}. */
 export const layer: Layer.Layer<JsonBody, never, BodyFormat> = Layer.effect(
   JsonBody,
-  Effect.map(BodyFormat, format =>
-    Effect.map(HttpServerRequest.HttpServerRequest, request => {
-      const body = json(request.source, format)
-      // The platform's decoder chooses a reader by the type, which `read` checks itself.
-      const headers = { ...request.headers, "content-type": "application/json" }
-      return Object.create(request, {
-        json: { value: body },
-        headers: { value: headers }
-      }) as HttpServerRequest.HttpServerRequest
-    })
-  )
+  Effect.map(BodyFormat, format => reading(keptFormat(format)))
 )
+
+/** Reads the bodies of {@link ObjectBody}. */
+export const layerObject: Layer.Layer<ObjectBody> = Layer.succeed(ObjectBody, reading(objectFormat))

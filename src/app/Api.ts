@@ -1,6 +1,7 @@
 /** The HTTP contract of the service. */
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as OpenApi from "@effect/platform/OpenApi"
+import { SessionsGroup } from "../Gateway/HttpSessions/Api.ts"
 import { DescriptionGroup } from "../Http/OpenApi/Api.ts"
 import { withoutPlatformError } from "../Http/OpenApi/Describe.ts"
 import { KvGroup } from "../Kv/Api.ts"
@@ -8,8 +9,8 @@ import { ClusterGroup } from "../Operations/Cluster/Api.ts"
 import { HealthGroup } from "../Operations/Health/Api.ts"
 import { MetricsGroup } from "../Operations/Metrics/Api.ts"
 
-/** The HTTP API of the service. */
-export const Api = HttpApi.make("causeway")
+/** The HTTP API without the sessions of agents, for a service without a gateway. */
+export const StoreApi = HttpApi.make("causeway")
   .add(KvGroup)
   .add(ClusterGroup)
   .add(HealthGroup)
@@ -22,3 +23,6 @@ export const Api = HttpApi.make("causeway")
     OpenApi.Description,
     "A versioned key-value store with atomic batches and a change feed that never skips. Every error response is JSON with the single field `error`. An unknown path is 404. A method that a path does not support is 405 with `Allow`. HEAD is supported wherever GET is."
   )
+
+/** The HTTP API of the service. */
+export const Api = StoreApi.add(SessionsGroup)

@@ -4,6 +4,7 @@
  */
 import * as HttpRouter from "@effect/platform/HttpRouter"
 import { Layer } from "effect"
+import * as Access from "../Gateway/Access.ts"
 import * as Auth from "../Http/Auth/Auth.ts"
 import * as GroupLayer from "../Http/Platform/GroupLayer.ts"
 import * as PlatformMiddleware from "../Http/Platform/Middleware.ts"
@@ -33,6 +34,7 @@ export const layer = <const O extends Options>(options: O & Needed<O["api"]>): P
   const implemented = implementations.reduce((all, one) => Layer.merge(all, one), none)
   const mounted: Erased = implemented.pipe(
     Layer.provide(options.identity === undefined ? none : Auth.middlewares),
+    Layer.provide(parts.has("sessions") ? Access.middlewares : none),
     Layer.provide(Body.layer),
     Layer.provideMerge(services(options, parts))
   )

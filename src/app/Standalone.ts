@@ -29,6 +29,7 @@ import * as Tracer from "../base/Observability/Tracer.ts"
 import * as Supervision from "../base/Supervision.ts"
 import { GatewayGroup } from "../Gateway/Api.ts"
 import * as Gateway from "../Gateway/Gateway.ts"
+import { SessionsGroup } from "../Gateway/HttpSessions/Api.ts"
 import { ServiceUnavailable, Unauthorized } from "../Http/ApiError.ts"
 import { timing } from "../Http/ConnectionLimits.ts"
 import * as DrainingSignal from "../Http/DrainingSignal.ts"
@@ -43,7 +44,7 @@ import { type Backend, memory, sqlite } from "../Storage/Backends.ts"
 import type { StoreRefused } from "../Storage/Sqlite.ts"
 import * as Inference from "../Upstream/Inference.ts"
 import * as UpstreamClients from "../Upstream/UpstreamClients.ts"
-import { Api } from "./Api.ts"
+import { StoreApi } from "./Api.ts"
 import { layerListeners } from "./Causeway/EdgeLayer.ts"
 import { Listeners } from "./Causeway/Options.ts"
 import type { Causeway, CausewayOptions, CreateCauseway, Identity, LogLine } from "./Standalone/Interface.ts"
@@ -247,7 +248,7 @@ const under = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, 
 ) => (prefix === "" ? api : api.prefix(prefix as `/${string}`))
 
 /** What every instance serves. */
-const Served = Api.add(ConsoleGroup).add(ReferenceGroup)
+const Served = StoreApi.add(ConsoleGroup).add(ReferenceGroup)
 
 /** The groups of the service that the options select, each under the prefix. */
 const applicationOf = (options: CausewayOptions) => {
@@ -270,7 +271,7 @@ const applicationOf = (options: CausewayOptions) => {
   const gateway = gatewayOf(options)
   return gateway === undefined
     ? layerListeners({ ...common, api: under(prefix, Served) })
-    : layerListeners({ ...common, ...gateway, api: under(prefix, Served.add(GatewayGroup)) })
+    : layerListeners({ ...common, ...gateway, api: under(prefix, Served.add(SessionsGroup).add(GatewayGroup)) })
 }
 
 const layerOf = (options: CausewayOptions) => {

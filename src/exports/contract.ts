@@ -2,12 +2,13 @@
  * The contract alone: the api and its groups, and the protocol of the gateway's clients. It needs `effect` and
  * `@effect/platform`, and nothing of Node, so that clients and browsers can import it.
  */
-export { Api } from "../app/Api.ts"
-export { GatewayGroup } from "../Gateway/Api.ts"
+export { Api, StoreApi } from "../app/Api.ts"
+export { GatewayAccess, GatewayGroup } from "../Gateway/Api.ts"
+export { SessionRoutes, SessionsGroup } from "../Gateway/HttpSessions/Api.ts"
 export * as Protocol from "../Gateway/Protocol.ts"
 export * as ApiError from "../Http/ApiError.ts"
 export { ReadAccess, WriteAccess } from "../Http/Auth/Api.ts"
-export { JsonBody } from "../Http/Contract.ts"
+export { JsonBody, ObjectBody } from "../Http/Contract.ts"
 export { DescriptionGroup, DescriptionRoutes } from "../Http/OpenApi/Api.ts"
 export { Change, Entry, KvGroup, KvRoutes } from "../Kv/Api.ts"
 export { ClusterGroup, ClusterRoutes } from "../Operations/Cluster/Api.ts"

@@ -1,8 +1,11 @@
 /** The gateway between clients and an agent platform: its layer, its ports and its contract. */
 export * as AsyncApi from "../app/AsyncApi.ts"
-export { GatewayGroup } from "../Gateway/Api.ts"
+export * as Access from "../Gateway/Access.ts"
+export { GatewayAccess, GatewayGroup } from "../Gateway/Api.ts"
 export * as Authentication from "../Gateway/Authentication.ts"
 export * as Gateway from "../Gateway/Gateway.ts"
+export { SessionRoutes, SessionsGroup } from "../Gateway/HttpSessions/Api.ts"
+export { endpoints as sessionEndpoints, HttpSessions } from "../Gateway/HttpSessions/Endpoints.ts"
 export * as Protocol from "../Gateway/Protocol.ts"
 export * as SessionEvents from "../Gateway/SessionEvents.ts"
 export * as Sessions from "../Gateway/Sessions.ts"

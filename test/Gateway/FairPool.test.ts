@@ -1,7 +1,7 @@
 import { assert, describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, FastCheck, Fiber, TestClock } from "effect"
+import { RoundRobin } from "../../src/Gateway/Clients/Replays.ts"
 import { type Claim, FairPool, type Options } from "../../src/Gateway/FairPool.ts"
-import { RoundRobin } from "../../src/Gateway/Socket/Feed.ts"
 import { times } from "../Scale.ts"
 import { test } from "../Tests.ts"
 

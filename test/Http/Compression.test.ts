@@ -15,7 +15,7 @@ const text = JSON.stringify(Array.from({ length: 500 }, (_, index) => ({ index, 
 const bytesOf = ({ body }: Reply.Reply) =>
   body instanceof Uint8Array || typeof body === "string" || body === undefined
     ? Effect.succeed(Buffer.from(body ?? ""))
-    : Effect.map(Stream.runCollect(body), chunks => Buffer.concat([...chunks]))
+    : Effect.map(Stream.runCollect(body as Stream.Stream<Uint8Array>), chunks => Buffer.concat([...chunks]))
 
 const streamed = (chunks: ReadonlyArray<string>, release: Effect.Effect<void> = Effect.void) =>
   Reply.stream("application/json", Stream.fromIterable(chunks.map(chunk => Buffer.from(chunk))), {}, release)

@@ -16,7 +16,7 @@ const inUse = (): number => {
   return heapUsed + external
 }
 
-const bodyFormat = format(Effect.runSync(Limits))
+const bodyFormat = Body.keptFormat(format(Effect.runSync(Limits)))
 
 /** A request whose body the test provides, and its result. */
 const request = () => {

@@ -36,34 +36,52 @@ const clientMessageId = optional(
   )
 )
 
+/** What a session is created with. */
+export const creation = {
+  agentType: Name,
+  title: optional(Name),
+  deployment: optional(described(Json, "Where and how the agent is deployed. Passed to the platform unchanged.")),
+  environment: optional(variables(Schema.String, "Environment variables of the agent.")),
+  secrets: optional(variables(Schema.Redacted(Schema.String), "Secrets of the agent. Kept in memory only."))
+}
+
+/** What the start of a session replaces. */
+export const start = {
+  secrets: optional(variables(Schema.Redacted(Schema.String), "Replace all secrets of the session.")),
+  environment: optional(
+    variables(Schema.String, "Replaces the environment of the session. Used from the next instance on.")
+  ),
+  deployment: optional(described(Json, "Replaces the deployment of the session. Used from the next instance on."))
+}
+
+/** The number of sessions in a page. */
+export const ListLimit = described(
+  Integer.pipe(
+    Schema.between(1, listedSessions, { message: () => `must be a whole number from 1 to ${listedSessions}` })
+  ),
+  `The largest number of sessions in the page, 1 to ${listedSessions}. The default is ${listedSessions}.`
+)
+
+/** The content of a message. */
+export const Content = Schema.String.pipe(Schema.minLength(1, { message: () => "must not be empty" }))
+
+/** Which turn is interrupted. */
+export const interruption = { turnId: optional(described(Identifier, "The default is the turn in progress.")) }
+
+/** An answer to a question or an approval request. */
+export const answering = { requestId: Identifier, answer: Json }
+
 /** The requests of clients, by `type`. */
 export const Request = Schema.Union(
-  request("create_session", "Creates a session. It is inactive at first.", {
-    agentType: Name,
-    title: optional(Name),
-    deployment: optional(described(Json, "Where and how the agent is deployed. Passed to the platform unchanged.")),
-    environment: optional(variables(Schema.String, "Environment variables of the agent.")),
-    secrets: optional(variables(Schema.Redacted(Schema.String), "Secrets of the agent. Kept in memory only."))
-  }),
+  request("create_session", "Creates a session. It is inactive at first.", creation),
   request("list_sessions", "Lists the sessions of the tenant in pages, the newest first.", {
-    limit: optional(
-      described(
-        Integer.pipe(
-          Schema.between(1, listedSessions, { message: () => `must be a whole number from 1 to ${listedSessions}` })
-        ),
-        `The largest number of sessions in the page, 1 to ${listedSessions}. The default is ${listedSessions}.`
-      )
-    ),
+    limit: optional(ListLimit),
     cursor: optional(described(Cursor, "The `cursor` of the previous answer. Absent for the first page."))
   }),
   request("get_session", "Returns a session.", { sessionId: SessionId }),
   request("start_session", "Starts a session. The answer is sent when the session is active.", {
     sessionId: SessionId,
-    secrets: optional(variables(Schema.Redacted(Schema.String), "Replace all secrets of the session.")),
-    environment: optional(
-      variables(Schema.String, "Replaces the environment of the session. Used from the next instance on.")
-    ),
-    deployment: optional(described(Json, "Replaces the deployment of the session. Used from the next instance on."))
+    ...start
   }),
   request(
     "stop_session",
@@ -88,17 +106,16 @@ export const Request = Schema.Union(
   request("unsubscribe", "Ends a subscription.", { sessionId: SessionId }),
   request("send_message", "Sends a message, which starts a turn. A session that is not active is started first.", {
     sessionId: SessionId,
-    content: Schema.String.pipe(Schema.minLength(1, { message: () => "must not be empty" })),
+    content: Content,
     clientMessageId
   }),
   request("interrupt_turn", "Interrupts a turn.", {
     sessionId: SessionId,
-    turnId: optional(described(Identifier, "The default is the turn in progress."))
+    ...interruption
   }),
   request("answer", "Answers a question or an approval request of the agent.", {
     sessionId: SessionId,
-    requestId: Identifier,
-    answer: Json,
+    ...answering,
     clientMessageId
   }),
   request("list_files", "Lists the files in a directory of the workspace.", {

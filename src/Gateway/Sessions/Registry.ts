@@ -2,10 +2,10 @@
  * The implementation of `Sessions`: sessions in memory over a store, a session database and the agent platform.
  */
 
-import { Clock, type Context, Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
+import { type Context, Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
 import * as Limits from "../../base/Limits.ts"
 import * as Supervision from "../../base/Supervision.ts"
-import { Store, StoreUnavailable } from "../../Kv/Store.ts"
+import { Store } from "../../Kv/Store.ts"
 import { Subscriptions } from "../../Operations/Health/Report.ts"
 import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import { Inference } from "../../Upstream/Inference.ts"
@@ -14,12 +14,12 @@ import { NodeLink } from "../Forwarding/NodeLink.ts"
 import type { Session } from "../Protocol/Fields.ts"
 import { SessionEvents } from "../SessionEvents.ts"
 import { SessionNodes } from "../SessionNodes.ts"
-import { type Caller, SessionConflict, SessionNotFound, Sessions, SessionTooLarge } from "../Sessions.ts"
+import { type Caller, SessionNotFound, Sessions } from "../Sessions.ts"
 import * as OrphanedSessions from "./Background/OrphanedSessions.ts"
 import * as SessionReaper from "./Background/SessionReaper.ts"
 import { SessionTransfer } from "./Background/SessionTransfer.ts"
+import * as Creation from "./Creation.ts"
 import type { Entity } from "./Entity.ts"
-import { check, empty, merge, storedParts } from "./Instance/LaunchConfiguration.ts"
 import { SecretPool } from "./Session/SecretPool.ts"
 import { makeShared } from "./Session/SessionCore.ts"
 import * as Records from "./Session/SessionRecords.ts"
@@ -31,71 +31,11 @@ import * as TenantSessions from "./TenantSessions.ts"
 
 type Service = Context.Tag.Service<Sessions>
 
-/** Where the parts of a session are stored, and what limits them. */
-interface Parts {
+/** Where the parts of a session are stored. */
+interface Parts extends Pick<Creation.Parts, "events" | "quota" | "secrets" | "scope"> {
   readonly cache: Pick<SessionCache, "get" | "evict">
-  readonly events: Context.Tag.Service<SessionEvents>
-  readonly records: Pick<Records.SessionRecords, "create" | "remove">
-  readonly quota: TenantSessions.Quota
-  readonly secrets: SecretPool
-  readonly limits: Limits.LimitsShape
-  /** Whether this node takes requests of other nodes, so that a session with secrets can belong to it. */
-  readonly isReachable: boolean
-  /** In which deletions run. */
-  readonly scope: Scope.Scope
+  readonly records: Pick<Records.SessionRecords, "remove">
 }
-
-/**
- * `Sessions.create`. The order of the writes here and in a removal leaves no part of a session behind: secrets and launch configuration
- * are stored before the record, which makes the session visible.
- */
-const makeCreate =
-  ({ events, isReachable, limits, quota, records, secrets }: Parts): Service["create"] =>
-  ({ tenant, actor }, request) =>
-    Effect.gen(function* () {
-      const configuration = merge(empty, request)
-      const given = request.secrets ?? {}
-      yield* check(configuration, given)
-      const record = yield* Records.initial(tenant, request, storedParts(configuration))
-      const text = Records.encodeRecord(record)
-      const bytes = Buffer.byteLength(text)
-      if (bytes > limits.valueBytes) {
-        return yield* new SessionTooLarge({
-          message: `The session has ${bytes} bytes without its secrets; the limit is ${limits.valueBytes}`
-        })
-      }
-      const key = Records.keyOf(tenant, record.id)
-      const isConfigured = record.configured.length > 0
-      /** A session with secrets belongs to the node that stores them, from the start. */
-      const isOwned = isReachable && record.secretNames.length > 0
-      const undo = Effect.suspend(() => {
-        secrets.forget(key)
-        // What is left after a failure is removed as orphaned.
-        return isConfigured || events.isShared ? Effect.ignore(events.remove(key)) : Effect.void
-      })
-      const creation = Effect.gen(function* () {
-        // No other node knows the id, so none can own the session.
-        if (isOwned) yield* Effect.catchTag(events.open(key, record.epoch), "SessionElsewhere", Effect.die)
-        // Before the record, so that a session whose history is missing later has lost it in a fail-over.
-        else if (events.isShared) yield* events.create(key, record.epoch)
-        yield* secrets.put(key, given)
-        // Before the record, which names the stored parts.
-        if (isConfigured) {
-          yield* Effect.catchTag(events.configure(key, configuration), "SessionElsewhere", Effect.die)
-        }
-        // By the wall clock: the monotonic clock does not advance while the machine is suspended.
-        if ((yield* Clock.currentTimeMillis) - record.createdAt > Records.longestCreation) {
-          return yield* new StoreUnavailable({ reason: "the creation took too long" })
-        }
-        yield* records.create(text, record, actor)
-      }).pipe(Effect.onError(() => undo))
-      yield* quota.creating(tenant, creation)
-      return Records.toView(record, { secrets: [], configuration: [] })
-    }).pipe(
-      Effect.catchTag("PreconditionFailed", () =>
-        Effect.fail(new SessionConflict({ message: "The id that was drawn is taken; try again" }))
-      )
-    )
 
 /**
  * `Sessions.remove`: the instance is stopped, the record is removed, and what is stored of the session follows once
@@ -243,7 +183,7 @@ const make = (settings: Settings) =>
     })
 
     return Sessions.of({
-      create: makeCreate(parts),
+      create: Creation.make(parts),
       list: ({ tenant }, page = {}) => lists.use(tenant, 1, () => list(tenant, page)),
       remove,
       subscribe,

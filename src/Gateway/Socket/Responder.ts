@@ -7,11 +7,13 @@ import * as FrameSummary from "../../base/Observability/LogValue.ts"
 import type { MetricTags } from "../../base/Observability/MetricTags.ts"
 import { type Connection, textFrames } from "../../Http/WebSocket.ts"
 import type { Identity } from "../Authentication.ts"
+import type { Outbox } from "../Clients/Feed.ts"
 import type { Claim, FairPool } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import { type Answer, errorAnswer } from "../Protocol/Answer.ts"
 import { encode } from "../Protocol.ts"
 import { type Failure, Refused } from "../Requests.ts"
+import type { Frame } from "../Sessions.ts"
 
 export class TokenBucket {
   private tokens: number
@@ -76,7 +78,7 @@ const unsendable = new Refused({
  * Sends events and answers to one client. Answers are recorded in spans and logs. Frames are queued in the connection
  * only: a caller with more to send waits until there is room.
  */
-export class Responder {
+export class Responder implements Outbox {
   private readonly reports: TokenBucket
   private waiting: Array<() => void> = []
 
@@ -100,9 +102,9 @@ export class Responder {
     this.connection.send(data, onSent)
   }
 
-  /** Sends events in one write. */
-  sendAll(events: ReadonlyArray<{ readonly type: string; readonly data: Buffer }>): void {
-    if (!this.connection.isOpen) return
+  sendEvents(events: ReadonlyArray<Frame>): void {
+    if (events.length === 1) return this.send(events[0]!.type, events[0]!.data)
+    if (events.length === 0 || !this.connection.isOpen) return
     for (const { type } of events) GatewayMetrics.sent.increment(type, this.shared.tags)
     this.connection.sendFrame(textFrames(events.map(({ data }) => data)))
   }

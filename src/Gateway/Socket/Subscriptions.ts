@@ -1,5 +1,7 @@
 /** The subscriptions of one client. */
 import { type Context, Effect, Exit, Scope } from "effect"
+import { Feed } from "../Clients/Feed.ts"
+import type { Replays } from "../Clients/Replays.ts"
 import type { Execute } from "../Forwarding.ts"
 import { errorAnswer } from "../Protocol/Answer.ts"
 import type { Session } from "../Protocol/Fields.ts"
@@ -7,7 +9,6 @@ import { subscriptions as maxSubscriptions } from "../Protocol/Limits.ts"
 import type { RequestOf } from "../Protocol/Request.ts"
 import { type Failure, Refused, type RequestError } from "../Requests.ts"
 import type { Caller, LookupError, Sessions, Subscription } from "../Sessions.ts"
-import { Feed, type Replays } from "./Feed.ts"
 import type * as Responder from "./Responder.ts"
 
 /** The services and settings that the subscriptions of all connections share. */

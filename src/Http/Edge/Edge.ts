@@ -10,7 +10,7 @@ import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import type * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import { Effect, Either, FiberRef, LogLevel, Option, ParseResult, Runtime, type Schema, SchemaAST } from "effect"
 import { BadRequest } from "../ApiError.ts"
-import { describe, isDecodedAsGiven, JsonBody } from "../Contract.ts"
+import { describe, isDecodedAsGiven, JsonBody, ObjectBody } from "../Contract.ts"
 import type { AnyHandlers, Guard, Handlers, Incoming } from "../Endpoints.ts"
 import { requestIds } from "../HeaderFields.ts"
 import * as Body from "../RequestBody.ts"
@@ -171,7 +171,7 @@ const decodeWith =
 
 /** The guards of an endpoint's middlewares. Throws if a middleware has none. */
 const guardsOf = (endpoint: string, keys: ReadonlySet<string>, guards: ReadonlyArray<Guard>): ReadonlyArray<Guard> => {
-  const known = new Set([JsonBody.key, ...guards.map(({ middleware }) => middleware.key)])
+  const known = new Set([JsonBody.key, ObjectBody.key, ...guards.map(({ middleware }) => middleware.key)])
   const unknown = [...keys].find(key => !known.has(key))
   if (unknown !== undefined)
     throw new Error(`The endpoint ${endpoint} wants a middleware unknown to the edge: ${unknown}`)
@@ -179,7 +179,8 @@ const guardsOf = (endpoint: string, keys: ReadonlySet<string>, guards: ReadonlyA
 }
 
 /**
- * Makes a router from an api's endpoints. `groups` has the handlers of each group, by its name.
+ * Makes a router from an api's endpoints. `groups` has the handlers of each group, by its name, and `keptFormat` is that
+ * of bodies that keep members as text.
  *
  * Throws if an endpoint has no handler or a middleware has no guard: both are mistakes in the composition of the
  * service.
@@ -187,8 +188,13 @@ const guardsOf = (endpoint: string, keys: ReadonlySet<string>, guards: ReadonlyA
 export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
   groups: Readonly<Record<string, AnyHandlers>>,
-  guards: ReadonlyArray<Guard>
+  guards: ReadonlyArray<Guard>,
+  keptFormat?: Body.Format
 ): Router<Endpoint> => {
+  const formats = new Map([
+    [JsonBody.key, keptFormat],
+    [ObjectBody.key, Body.objectFormat]
+  ])
   const router = new Router<Endpoint>()
   HttpApi.reflect(api, {
     onGroup: () => undefined,
@@ -203,7 +209,7 @@ export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGr
         guards: guardsOf(name, before, guards),
         isSocket: successes.has(101),
         parameters: parametersOf(endpoint),
-        takesBody: before.has(JsonBody.key),
+        bodyFormat: [...before].map(key => formats.get(key)).find(format => format !== undefined),
         decode: decodeWith(decodersOf(endpoint)),
         handler
       })
@@ -232,7 +238,7 @@ export type HandlersContext<All> = ContextOf<All[keyof All]>
 /** The middlewares of an api's endpoints. */
 export type MiddlewareOf<Groups, R> = Exclude<
   HttpApiMiddleware.HttpApiMiddleware.Only<R | MiddlewareOfGroup<Groups>>,
-  JsonBody
+  JsonBody | ObjectBody
 >
 
 /** The middlewares that guards implement. */
@@ -264,12 +270,12 @@ export const make = <
     type Needs = HandlersContext<All>
     // The types of the handlers have been checked; requests are decoded by the schemas of their groups.
     const handlers = Effect.all(groups as Readonly<Record<string, Effect.Effect<AnyHandlers, never, Needs>>>)
-    const router = compile(api, yield* handlers, yield* guards as Effect.Effect<ReadonlyArray<Known>, never, R2>)
+    const admitting = guards as Effect.Effect<ReadonlyArray<Known>, never, R2>
+    const router = compile(api, yield* handlers, yield* admitting, Body.keptFormat(yield* Body.BodyFormat))
     // A failure of a handler is an ordinary answer; defects are logged separately.
     const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
     const serving: Serving = {
       router,
-      bodyFormat: yield* Body.BodyFormat,
       batcher: new ResponseBatcher(),
       runFork: Runtime.runFork(runtime),
       nextId: yield* requestIds,

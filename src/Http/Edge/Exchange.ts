@@ -11,7 +11,6 @@ import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import {
   Cause,
-  type Context,
   Effect,
   Either,
   Exit,
@@ -29,10 +28,11 @@ import { type ApiError, BadRequest, defect, isApiError, ServiceUnavailable, stat
 import type { Guard, Incoming } from "../Endpoints.ts"
 import { requestIdAnnotation, requestIdHeader, requestIdOf } from "../HeaderFields.ts"
 import { admit, NodeIncoming } from "../Incoming.ts"
-import { fromError, type Reply } from "../Reply.ts"
+import { type BodyWriter, fromError, isWriter, type Reply } from "../Reply.ts"
+import type { Format } from "../RequestBody.ts"
 import * as Body from "../RequestBody.ts"
 import { type Match, note, parseQuery, pathOf, problemOfTarget, type Router, unrouted } from "../Router.ts"
-import { accountOf, noteWritten } from "../Server/UnsentBudget.ts"
+import { accountOf, noteWritten, takenBy } from "../Server/UnsentBudget.ts"
 import { type Handshake, upgrading } from "../WebSocket/Handshake.ts"
 
 /**
@@ -131,6 +131,33 @@ const sendStream = (body: Stream.Stream<Uint8Array>, response: ServerResponse): 
     )
   )
 
+/** Lets a writer write a body. */
+const writeDirectly = (writer: BodyWriter, response: ServerResponse): void => {
+  const { socket } = response
+  const account = accountOf(socket)
+  const isWritable = (): boolean => !response.writableEnded && !response.destroyed
+  if (account !== undefined) account.protocol = { closeSlow: () => writer.onSlow() }
+  response.on("drain", () => isWritable() && writer.onDrain())
+  response.once("close", () => account?.endProtocol())
+  writer.onOpen({
+    get unsent() {
+      return response.writableLength
+    },
+    get sent() {
+      return socket === null ? 0 : takenBy(socket) + (account?.sentByKernel ?? 0)
+    },
+    write: bytes => {
+      if (!isWritable()) return
+      response.write(bytes)
+      noteWritten(socket)
+    },
+    end: () => {
+      account?.endProtocol()
+      response.end()
+    }
+  })
+}
+
 /** Whether the budget of unsent bytes has no room for a large answer; small ones are always sent. */
 const isTooMuch = (response: ServerResponse, bytes: number): boolean =>
   bytes > alwaysSent && accountOf(response.socket)?.admits(bytes) === false
@@ -170,6 +197,15 @@ export const send = (
     response.end()
     if (release !== undefined) fork(release)
     return
+  }
+  if (isWriter(body)) {
+    response.once("close", () => release && fork(release))
+    try {
+      return writeDirectly(body, response)
+    } catch (error) {
+      response.destroy()
+      return void fork(Effect.logError("An answer was cut off at its start", Cause.die(error)))
+    }
   }
   const sending = fork(
     release === undefined ? sendStream(body, response) : Effect.ensuring(sendStream(body, response), release)
@@ -241,7 +277,8 @@ export interface Endpoint {
   readonly label: string
   /** The checks of its middlewares. */
   readonly guards: ReadonlyArray<Guard>
-  readonly takesBody: boolean
+  /** How its body is parsed, if it takes one. */
+  readonly bodyFormat: Format | undefined
   /** The names of its query parameters. */
   readonly parameters: ReadonlySet<string>
   /** Whether its answer is a WebSocket. */
@@ -253,7 +290,6 @@ export interface Endpoint {
 /** What the exchanges of a server share. */
 export interface Serving {
   readonly router: Router<Endpoint>
-  readonly bodyFormat: Context.Tag.Service<Body.BodyFormat>
   readonly batcher: ResponseBatcher
   readonly runFork: <A, E>(effect: Effect.Effect<A, E>) => Fiber.RuntimeFiber<A, E>
   /** Makes an id for a request that names none. */
@@ -321,27 +357,27 @@ export class Exchange {
   /** Finds the endpoint, admits the request, and reads its body. */
   serve(): void {
     const { request } = this
-    const { batcher, bodyFormat, router } = this.serving
+    const { batcher, router } = this.serving
     const url = request.url!
     const problem = problemOfTarget(url)
     if (problem !== undefined) return this.begin(Exit.fail(new BadRequest({ error: problem })))
     const target = pathOf(url)
     const match = router.find(request.method!, target)
     if (match === undefined) return this.begin(Exit.fail(unrouted(url, router)))
-    const { guards, label, parameters, takesBody } = match.value
+    const { bodyFormat, guards, label, parameters } = match.value
     this.parameters = parameters
     note(request, label)
     const incoming = new NodeIncoming(request, target, this.handshake)
     const admitted = admit(guards, incoming)
     if (admitted !== undefined) {
       const answered = Direct.flatMap(admitted, () =>
-        takesBody
-          ? Direct.flatMap(Body.json(request, bodyFormat), payload => this.handle(match, incoming, payload))
-          : this.handle(match, incoming, undefined)
+        bodyFormat === undefined
+          ? this.handle(match, incoming, undefined)
+          : Direct.flatMap(Body.json(request, bodyFormat), payload => this.handle(match, incoming, payload))
       )
       return this.begin(answered, label)
     }
-    if (!takesBody) return this.begin(this.handle(match, incoming, undefined), label)
+    if (bodyFormat === undefined) return this.begin(this.handle(match, incoming, undefined), label)
     Body.read(
       request,
       bodyFormat,

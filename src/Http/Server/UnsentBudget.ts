@@ -60,8 +60,8 @@ export class Account {
   /** The connection is being closed: nothing is counted for it. */
   #isClosed = false
   /**
-   * What closes the connection by its protocol. Absent for HTTP, because an answer that has started can only be cut
-   * off.
+   * What closes the connection by its protocol. Absent for most answers over HTTP, which can only be cut off once they
+   * have started.
    */
   protocol: Protocol | undefined
 
@@ -78,6 +78,13 @@ export class Account {
   /** Requests a check of the kernel's queue, because it is doubtful whether the client reads. */
   watch(): void {
     if (!this.#isClosed) this.budget.watched.add(this)
+  }
+
+  /** Ends the protocol: the client may take as long to read the rest as that of any answer. */
+  endProtocol(): void {
+    if (this.protocol === undefined) return
+    this.protocol = undefined
+    this.noteRead(this.budget.now)
   }
 
   /** Called with the bytes in the kernel's queue. While nothing is added, their number can only decrease. */

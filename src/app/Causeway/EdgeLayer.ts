@@ -3,6 +3,7 @@
  * of the platform's server, which takes 25 MiB.
  */
 import { Effect, Layer } from "effect"
+import * as Access from "../../Gateway/Access.ts"
 import * as Auth from "../../Http/Auth/Auth.ts"
 import * as Edge from "../../Http/Edge/Edge.ts"
 import { pathOf } from "../../Http/Router.ts"
@@ -20,7 +21,8 @@ const compile = (options: ApplicationOptions) => {
   const parts = partsOf(api)
   const { guards = Effect.succeed([]), handlers = {} } = options
   const ours = options.identity === undefined ? Effect.succeed([]) : Auth.guards
-  const all = Effect.zipWith(ours, guards, (some, others) => [...some, ...others])
+  const ofGateway = parts.has("sessions") ? Access.guards : Effect.succeed([])
+  const all = Effect.map(Effect.all([ours, ofGateway, guards]), groups => groups.flat())
   return {
     api,
     listeners: Edge.make(api, { ...handlers, ...Object.fromEntries(handlersIn(api, parts)) } as never, all as never),

@@ -7,6 +7,9 @@ import { Context, type Duration, type Effect, type Layer } from "effect"
 import type { LimitsShape } from "../../base/Limits.ts"
 import type { Metrics } from "../../base/Observability/Metrics.ts"
 import type { Tracer } from "../../base/Observability/Tracer.ts"
+import type { Access } from "../../Gateway/Access.ts"
+import type { GatewayAccess } from "../../Gateway/Api.ts"
+import type { HttpSessions } from "../../Gateway/HttpSessions/Endpoints.ts"
 import type { Socket } from "../../Gateway/Socket/Endpoints.ts"
 import type { ReadAccess, WriteAccess } from "../../Http/Auth/Api.ts"
 import type { Auth } from "../../Http/Auth/Auth.ts"
@@ -42,7 +45,7 @@ export interface Options {
   /** Identifies the sender of a request. It is used for HTTP, WebSockets and the gateway. */
   readonly identity?: Identify<unknown>
   /** The gateway: `Gateway.layer()` of `causewayd/gateway`. */
-  readonly gateway?: Layer.Layer<Socket, unknown, unknown>
+  readonly gateway?: Layer.Layer<Socket, unknown, unknown> | Layer.Layer<HttpSessions | Access, unknown, unknown>
   /** The services behind the gateway: `UpstreamClients.layer(settings)` of `causewayd/upstream`, or others. */
   readonly upstream?: Layer.Layer<AgentPlatform | Inference, unknown, unknown>
   /** How long change records are kept; forever by default. */
@@ -83,14 +86,15 @@ type Contains<Api, Names> = Extract<PartsOf<Api>, Names>
 
 /** The options that the groups of an api make necessary. */
 export type Needed<Api> = If<
-  Contains<Api, "kv" | "cluster" | "health" | "gateway">,
+  Contains<Api, "kv" | "cluster" | "health" | "gateway" | "sessions">,
   { readonly store: Layer.Layer<Store | ChangeLog, unknown, unknown> }
 > &
-  If<Contains<Api, "kv" | "cluster" | "description" | "gateway">, { readonly identity: Identify<unknown> }> &
+  If<Contains<Api, "kv" | "cluster" | "description" | "gateway" | "sessions">, { readonly identity: Identify<unknown> }> &
+  If<Contains<Api, "gateway">, { readonly gateway: Layer.Layer<Socket, unknown, unknown> }> &
+  If<Contains<Api, "sessions">, { readonly gateway: Layer.Layer<HttpSessions | Access, unknown, unknown> }> &
   If<
-    Contains<Api, "gateway">,
+    Contains<Api, "gateway" | "sessions">,
     {
-      readonly gateway: Layer.Layer<Socket, unknown, unknown>
       readonly upstream: Layer.Layer<AgentPlatform | Inference, unknown, unknown>
     },
     // While the compiler infers the options, the api is `any` at first, which must not be refused.
@@ -105,15 +109,18 @@ type Member<O, Name extends string> = O extends { readonly [N in Name]: infer Va
 type GuardedOf<Guards> =
   Guards extends Effect.Effect<ReadonlyArray<infer Known>, infer _E, infer _R> ? Edge.GuardedBy<Known> : never
 
+/** The middlewares that have guards of ours. */
+type OurAccess = ReadAccess | WriteAccess | GatewayAccess
+
 /** The options that an api makes necessary on the edge: handlers and guards for groups and middlewares of the host. */
 export type NeededByEdge<O extends ApplicationOptions> = Needed<O["api"]> &
   If<ForeignGroups<O["api"]>, { readonly handlers: Edge.HandlersOf<ForeignGroups<O["api"]>> }> &
   If<
-    Exclude<Edge.MiddlewareOf<GroupsOf<O["api"]>, ApiRequirements<O["api"]>>, ReadAccess | WriteAccess>,
+    Exclude<Edge.MiddlewareOf<GroupsOf<O["api"]>, ApiRequirements<O["api"]>>, OurAccess>,
     {
       readonly guards: Effect.Effect<ReadonlyArray<Guard>, never, unknown> &
         Edge.GuardsFor<
-          Exclude<Edge.MiddlewareOf<GroupsOf<O["api"]>, ApiRequirements<O["api"]>>, ReadAccess | WriteAccess>,
+          Exclude<Edge.MiddlewareOf<GroupsOf<O["api"]>, ApiRequirements<O["api"]>>, OurAccess>,
           GuardedOf<Member<O, "guards">>
         >
     }
@@ -153,7 +160,7 @@ export type Requirements<O extends Options> =
   | Exclude<ContextOf<Member<O, "gateway">>, Common | SuccessOf<Member<O, "store">> | SuccessOf<Member<O, "upstream">>>
   | ContextOfIdentity<Member<O, "identity">>
   | ContextOfChecks<Member<O, "checks">>
-  | If<Contains<O["api"], "kv" | "gateway">, DrainingSignal, never>
+  | If<Contains<O["api"], "kv" | "gateway" | "sessions">, DrainingSignal, never>
 
 /** The layer of an application of @effect/platform. */
 export type PlatformLayer<O extends Options> = Layer.Layer<

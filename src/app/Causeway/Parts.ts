@@ -6,9 +6,10 @@ import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import type * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import { Context, Option } from "effect"
-import { GatewayGroup } from "../../Gateway/Api.ts"
+import { type GatewayAccess, GatewayGroup } from "../../Gateway/Api.ts"
+import { SessionsGroup } from "../../Gateway/HttpSessions/Api.ts"
 import type { ReadAccess, WriteAccess } from "../../Http/Auth/Api.ts"
-import { type JsonBody, Part } from "../../Http/Contract.ts"
+import { type JsonBody, type ObjectBody, Part } from "../../Http/Contract.ts"
 import { DescriptionGroup } from "../../Http/OpenApi/Api.ts"
 import { endpointsOf } from "../../Http/Router.ts"
 import { KvGroup } from "../../Kv/Api.ts"
@@ -25,6 +26,7 @@ export const groups = {
   metrics: MetricsGroup,
   description: DescriptionGroup,
   gateway: GatewayGroup,
+  sessions: SessionsGroup,
   console: ConsoleGroup,
   reference: ReferenceGroup
 } as const
@@ -60,7 +62,7 @@ export type HostMiddleware<Api> = Exclude<
   HttpApiMiddleware.HttpApiMiddleware.Only<
     GroupMiddleware<Extract<GroupsOf<Api>, { readonly identifier: PartsOf<Api> }>>
   >,
-  ReadAccess | WriteAccess | JsonBody
+  ReadAccess | WriteAccess | GatewayAccess | JsonBody | ObjectBody
 >
 
 /** The names of our groups in an api. */

@@ -7,8 +7,14 @@ import { it } from "@effect/vitest"
 import { Context, Effect, ExecutionStrategy, Exit, Layer, Option, Schema, Scope } from "effect"
 import { WebSocket } from "ws"
 import * as Tracer from "../../../src/base/Observability/Tracer.ts"
+import * as Access from "../../../src/Gateway/Access.ts"
 import { GatewayGroup } from "../../../src/Gateway/Api.ts"
+import { layerAccess } from "../../../src/Gateway/Authentication/Credentials.ts"
 import * as Authentication from "../../../src/Gateway/Authentication.ts"
+import * as Clients from "../../../src/Gateway/Clients.ts"
+import { SessionsGroup } from "../../../src/Gateway/HttpSessions/Api.ts"
+import * as SessionEndpoints from "../../../src/Gateway/HttpSessions/Endpoints.ts"
+import * as HttpSessions from "../../../src/Gateway/HttpSessions/Handlers.ts"
 import type { Answer, AnswerOf, Event, RequestFrame } from "../../../src/Gateway/Protocol.ts"
 import * as Registry from "../../../src/Gateway/Sessions/Registry.ts"
 import * as SessionSettings from "../../../src/Gateway/Sessions/Settings.ts"
@@ -26,7 +32,7 @@ import { type Options as FixtureOptions, inMemory, type Life, mortalLayer, upstr
 
 export interface Options extends FixtureOptions {
   readonly authentication?: Partial<Authentication.Settings>
-  readonly socket?: Partial<Socket.Settings>
+  readonly socket?: Partial<Clients.Settings>
 }
 
 const listen = (listeners: Listeners) =>
@@ -75,7 +81,10 @@ export const make = (options: Options = {}) =>
       yield* Effect.addFinalizer(() => (life.isOver ? Effect.void : Scope.close(scope, Exit.void)))
       const clients = yield* Layer.buildWithScope(upstreams(simulator, options.inference), scope)
       const context = yield* Layer.buildWithScope(
-        Socket.layer({ ...Socket.defaults, ...options.socket }).pipe(
+        Socket.layer({ ...Clients.defaults, ...options.socket }).pipe(
+          Layer.merge(HttpSessions.layer),
+          Layer.merge(layerAccess),
+          Layer.provideMerge(Clients.layer({ ...Clients.defaults, ...options.socket })),
           Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...options.settings })),
           Layer.provide(mortalLayer(Context.merge(stored, clients), life)),
           Layer.provide(authentication),
@@ -86,14 +95,16 @@ export const make = (options: Options = {}) =>
       )
       const socket = Context.get(context, GatewayEndpoints.Socket)
       const serverScope = yield* Scope.fork(scope, ExecutionStrategy.sequential)
-      const api = HttpApi.make("test").add(GatewayGroup)
-      const listeners = yield* Edge.make(api, { gateway: GatewayEndpoints.endpoints }, Effect.succeed([])).pipe(
-        Effect.provideService(GatewayEndpoints.Socket, socket),
+      const api = HttpApi.make("test").add(GatewayGroup).add(SessionsGroup)
+      const handlers = { gateway: GatewayEndpoints.endpoints, sessions: SessionEndpoints.endpoints }
+      const listeners = yield* Edge.make(api, handlers, Access.guards).pipe(
+        Effect.provide(Context.pick(GatewayEndpoints.Socket, SessionEndpoints.HttpSessions, Access.Access)(context)),
         Effect.provide(Body.layer)
       )
       const { port } = yield* Scope.extend(listen(listeners), serverScope)
       return {
         url: `ws://127.0.0.1:${port}/ws`,
+        base: `http://127.0.0.1:${port}/api/v1/sessions`,
         port,
         socket,
         draining: Context.get(context, DrainingSignal.DrainingSignal),

@@ -1,5 +1,5 @@
 import { Context, Effect, Layer } from "effect"
-import { Api } from "../../../src/app/Api.ts"
+import { StoreApi as Api } from "../../../src/app/Api.ts"
 import * as Causeway from "../../../src/app/Causeway.ts"
 import * as Tracer from "../../../src/base/Observability/Tracer.ts"
 import type { AllowedOrigins } from "../../../src/Http/Cors.ts"

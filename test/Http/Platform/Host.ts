@@ -6,7 +6,7 @@ import * as HttpServer from "@effect/platform/HttpServer"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Effect, Layer, Option, Redacted } from "effect"
 import {
-  Api,
+  StoreApi as Api,
   Auth,
   Body,
   ChangeFeed,

@@ -9,7 +9,7 @@ import { format } from "../../../src/Kv/Body.ts"
 import { connect, listen, until } from "./Fixture.ts"
 
 const MiB = 1024 * 1024
-const bodyFormat = format(Effect.runSync(Limits))
+const bodyFormat = Body.keptFormat(format(Effect.runSync(Limits)))
 
 /** A server that reads bodies; those to `/wait` are answered by the test. */
 const serve = async (connectionLimits: Partial<ConnectionLimits>) => {

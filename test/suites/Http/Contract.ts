@@ -1,7 +1,7 @@
 /** What the contract in src/app/Api.ts says of a route's answers. */
 import * as HttpApi from "@effect/platform/HttpApi"
 import { Either, Option, Schema } from "effect"
-import { Api } from "../../../src/app/Api.ts"
+import { StoreApi as Api } from "../../../src/app/Api.ts"
 import type { Answer } from "./Client.ts"
 
 interface Route {

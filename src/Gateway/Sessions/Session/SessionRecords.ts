@@ -70,14 +70,15 @@ const decodeRecord = Schema.decodeOption(RecordText)
 export const readRecord = (tenant: string, id: string, text: string): Option.Option<SessionRecord> =>
   Option.filter(decodeRecord(text), record => record.id === id && record.tenant === tenant)
 
-/** The record of a new session, with a new id. `configured` are the parts of its launch configuration. */
+/** The record of a new session, with the id of its creation or a new one. `configured` are the parts of its launch configuration. */
 export const initial = (
   tenant: string,
   { agentType, secrets = {}, title = "" }: CreateSession,
-  configured: ReadonlyArray<LostPart>
+  configured: ReadonlyArray<LostPart>,
+  chosen?: string
 ): Effect.Effect<SessionRecord> =>
   Effect.gen(function* () {
-    const id = yield* sessionId
+    const id = chosen ?? (yield* sessionId)
     const createdAt = timeOf(id)
     return {
       ...{ id, tenant, agentType, title, state: "inactive", instanceId: null, createdAt, updatedAt: createdAt },

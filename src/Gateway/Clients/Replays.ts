@@ -1,164 +1,20 @@
-/**
- * Sends the events of one session to one client: first the missed ones, which are read in turn for all tenants, and then
- * the new ones.
- */
+/** Reads the events that clients have missed, for all clients and in turn for all tenants. */
 import { Effect, type Scope } from "effect"
-import type { DebugLog } from "../../base/Observability/DebugLog.ts"
-import * as FrameSummary from "../../base/Observability/LogValue.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import { Backoff } from "../../base/Time/Backoff.ts"
 import { yieldToEventLoop } from "../../base/Time/EventLoop.ts"
 import * as Monotonic from "../../base/Time/Monotonic.ts"
 import { turnOf } from "../../Upstream/PlatformSocket.ts"
 import { FairPool } from "../FairPool.ts"
-import type { Frame, Subscriber, Subscription } from "../Sessions.ts"
-import type { Responder } from "./Responder.ts"
-
-/** Bytes of events above which a write ends. Many small events share a write, which costs more than they do. */
-const writeBytes = 64 * 1024
-
-/** A feed that is behind reads events from the store; a live feed receives new events. */
-type FeedState = "new" | "behind" | "live" | "ended"
-
-/** The callbacks of a feed. */
-export interface FeedOwner {
-  /** Called when there are events to read from the store and there is room for them. */
-  readonly onBehind: (feed: Feed) => void
-  /** Called when the session was deleted. */
-  readonly onDeleted: () => void
-  /** Called when events were removed before they could be sent. */
-  readonly onLost: () => void
-  /** Called when the events cannot be read. */
-  readonly onUnreadable: (feed: Feed) => void
-}
-
-/**
- * Sends the events of one session to one client.
- *
- * It sends only the event after the last one sent. While it is live, the session passes events to it. Otherwise it reads
- * from the store, from its position, until it has caught up. There is no gap or duplicate between replayed and live
- * events, and a client that does not read needs no memory.
- */
-export class Feed implements Subscriber {
-  private state: FeedState = "new"
-  private cursor = 0
-  private maySkip = false
-  private subscription: Subscription | undefined
-
-  constructor(
-    private readonly outbox: Pick<Responder, "hasRoom" | "send" | "sendAll" | "whenRoom">,
-    private readonly owner: FeedOwner,
-    private readonly debug?: DebugLog
-  ) {}
-
-  /** The last `seq` sent. */
-  get position(): number {
-    return this.cursor
-  }
-
-  /** Whether there is room for more events. */
-  get hasRoom(): boolean {
-    return this.outbox.hasRoom
-  }
-
-  /** Starts after an event. With `maySkip`, events that are no longer kept at the first read are skipped. */
-  begin(subscription: Subscription, after: number, maySkip: boolean): void {
-    if (this.state !== "new") return
-    this.subscription = subscription
-    this.cursor = after
-    this.maySkip = maySkip
-    this.fallBehind()
-  }
-
-  onFrames(frames: ReadonlyArray<Frame>): void {
-    if (this.state !== "live") return
-    const next = this.cursor + 1
-    const newer = frames[0]?.seq === next ? frames : frames.filter(({ seq }) => seq >= next)
-    if (newer.length === 0) return
-    if (newer[0]!.seq !== next || !this.send(newer)) this.fallBehind()
-  }
-
-  onDeleted(): void {
-    this.end()
-    this.owner.onDeleted()
-  }
-
-  onLost(): void {
-    this.end()
-    this.owner.onLost()
-  }
-
-  /** Ends the feed because its events cannot be read. */
-  fail(): void {
-    if (this.state === "ended") return
-    this.end()
-    this.owner.onUnreadable(this)
-  }
-
-  /** The subscription to read from, if the feed is behind. */
-  get wanted(): Subscription | undefined {
-    return this.state === "behind" ? this.subscription : undefined
-  }
-
-  /** Sends events that were read after `after`. */
-  onPage(after: number, frames: ReadonlyArray<Frame>, trimmedSeq: number): void {
-    if (this.state !== "behind" || after !== this.cursor) return
-    if (trimmedSeq > this.cursor) {
-      if (!this.maySkip) return this.onLost()
-      this.cursor = trimmedSeq
-    }
-    this.maySkip = false
-    const isAllSent = this.send(frames.filter(({ seq }) => seq > this.cursor))
-    if (isAllSent && this.cursor >= this.subscription!.publishedSeq()) this.state = "live"
-    else this.fallBehind()
-  }
-
-  /** Continues to read when there is room. */
-  wait(): void {
-    if (this.state === "behind") this.fallBehind()
-  }
-
-  end(): void {
-    this.state = "ended"
-  }
-
-  /** Sends as many events as there is room for. Returns whether these were all. */
-  private send(frames: ReadonlyArray<Frame>): boolean {
-    for (let sent = 0; sent < frames.length; ) {
-      if (!this.hasRoom) return false
-      const next = this.nextWrite(frames, sent)
-      if (next.length === 1) this.outbox.send(next[0]!.type, next[0]!.data)
-      else this.outbox.sendAll(next)
-      this.cursor = next.at(-1)!.seq
-      sent += next.length
-    }
-    return true
-  }
-
-  /** The frames that are sent in one write, at least one. */
-  private nextWrite(frames: ReadonlyArray<Frame>, from: number): ReadonlyArray<Frame> {
-    let bytes = 0
-    let end = from
-    while (end < frames.length && bytes < writeBytes) {
-      const { data } = frames[end++]!
-      bytes += data.length
-      this.debug?.("Sending a frame to a client", { frame: FrameSummary.ofText(data.toString("utf8")) })
-    }
-    return frames.length === 1 ? frames : frames.slice(from, end)
-  }
-
-  private fallBehind(): void {
-    this.state = "behind"
-    this.outbox.whenRoom(() => this.owner.onBehind(this))
-  }
-}
+import type { Frame } from "../Sessions.ts"
+import type { Feed } from "./Feed.ts"
 
 /** Pages that are read concurrently, for all tenants and for one. */
 const readers = 8
 const maxOfOne = 6
 
 /** Maximum number of events in one read. */
-const pageEvents = 256
+export const pageEvents = 256
 
 /** The pauses of a feed that cannot be read, in milliseconds. */
 const pauses = { first: 500, longest: 8000 } as const
@@ -209,7 +65,8 @@ export class RoundRobin<A> {
   }
 }
 
-const sizeOf = (frames: ReadonlyArray<Frame>): number => frames.reduce((sum, { data }) => sum + data.length, 0)
+/** Bytes of frames. */
+export const sizeOf = (frames: ReadonlyArray<Frame>): number => frames.reduce((sum, { data }) => sum + data.length, 0)
 
 /**
  * Reads missed events for all clients with a few fibers. They read a page for one feed of each tenant in turn, so that a

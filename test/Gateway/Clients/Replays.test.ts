@@ -1,9 +1,10 @@
 /** The events that clients receive live, and those that they missed, where a part of them cannot be read. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, TestClock } from "effect"
+import { Feed } from "../../../src/Gateway/Clients/Feed.ts"
+import { makeReplays, type Replays } from "../../../src/Gateway/Clients/Replays.ts"
 import { SessionUnreadable } from "../../../src/Gateway/SessionEvents.ts"
 import type { Frame, Subscription } from "../../../src/Gateway/Sessions.ts"
-import { Feed, makeReplays, type Replays } from "../../../src/Gateway/Socket/Feed.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { given } from "../../Given.ts"
 import { times } from "../../Scale.ts"
@@ -42,18 +43,14 @@ it("a feed sends each event once and in order, whatever it is given live, and wh
         get hasRoom() {
           return room > 0
         },
-        send: (_type: string, data: Buffer | string) => {
-          room--
-          sent.push(Number(data))
-        },
-        sendAll: (frames: ReadonlyArray<{ readonly data: Buffer }>) => {
-          room--
+        sendEvents: (frames: ReadonlyArray<Frame>) => {
+          if (frames.length > 0) room--
           for (const { data } of frames) sent.push(Number(data))
         },
         whenRoom: () => {}
       }
       const owner = { onBehind: () => {}, onDeleted: () => {}, onLost: () => {}, onUnreadable: () => {} }
-      const feed = new Feed(outbox as never, owner)
+      const feed = new Feed(outbox, owner)
       feed.begin({ publishedSeq: () => last } as Partial<Subscription> as Subscription, after, false)
       const read = (overlap: number, limit: number): void => {
         if (feed.wanted === undefined) return
@@ -99,8 +96,8 @@ const feedOf = (
   let failures = 0
   let left = room
   const waiting: Array<() => void> = []
-  const sendAll = (events: ReadonlyArray<Pick<Frame, "type" | "data">>) => {
-    writes.push(events.length)
+  const sendEvents = (events: ReadonlyArray<Frame>) => {
+    if (events.length > 0) writes.push(events.length)
     left -= events.length
     for (const { data } of events) sent.push(Number.parseInt(data.toString(), 10))
   }
@@ -108,8 +105,7 @@ const feedOf = (
     get hasRoom() {
       return left > 0
     },
-    send: (type: string, data: Frame["data"] | string) => sendAll([{ type, data: Buffer.from(data) }]),
-    sendAll,
+    sendEvents,
     whenRoom: (callback: () => void) => {
       if (left > 0) callback()
       else waiting.push(callback)

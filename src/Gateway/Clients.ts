@@ -1,0 +1,100 @@
+/**
+ * What all connections of clients share, whatever protocol they speak: how their requests are executed and their events
+ * read, and what limits them.
+ */
+import { Config, Context, Effect, Layer, type Scope } from "effect"
+import * as DebugLog from "../base/Observability/DebugLog.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
+import * as Setting from "../base/Setting.ts"
+import { ServiceUnavailable } from "../Http/ApiError.ts"
+import { makeReplays, type Replays } from "./Clients/Replays.ts"
+import { type Claim, FairPool } from "./FairPool.ts"
+import * as Forwarding from "./Forwarding.ts"
+import { Sessions } from "./Sessions.ts"
+
+/** The limits of connections. */
+export interface Settings {
+  /**
+   * Maximum number of WebSockets, event streams and waiting polls, for all tenants together. Above it further ones are
+   * refused with 503.
+   */
+  readonly connections: number
+  /**
+   * Unsent bytes of one connection above which it receives no events and its requests are not read. The memory of a
+   * client is bounded by this and one answer.
+   */
+  readonly unsentBytes: number
+  /** Maximum bytes of unsent answers to file calls, for all clients together. */
+  readonly fileBytes: number
+}
+
+/** The limits unless configured. */
+export const defaults: Settings = { connections: 10_000, unsentBytes: 1024 * 1024, fileBytes: 512 * 1024 * 1024 }
+
+/** The limits as configuration variables. */
+export const config: Config.Config<Settings> = Config.all({
+  connections: Setting.integer("LIMIT_CONNECTIONS", {
+    description:
+      "Maximum number of gateway WebSockets (`/ws`), event streams and waiting polls of sessions at a time; those of the change feed count towards LIMIT_FOLLOWERS",
+    default: defaults.connections,
+    min: 1,
+    max: 1_000_000
+  }),
+  unsentBytes: Setting.integer("LIMIT_CLIENT_UNSENT_BYTES", {
+    description: "Unsent bytes of a gateway WebSocket or event stream above which it receives no events",
+    default: defaults.unsentBytes,
+    min: 1024,
+    max: 64 * 1024 * 1024
+  }),
+  fileBytes: Setting.integer("LIMIT_FILE_BYTES", {
+    description:
+      "Maximum bytes of files that are being sent to all clients together; a call counts as 32 MiB until it is answered",
+    default: defaults.fileBytes,
+    min: 64 * 1024 * 1024,
+    max: 1024 ** 4
+  })
+})
+
+/** What connections share. */
+export interface ClientsShape {
+  readonly sessions: Context.Tag.Service<Sessions>
+  /** Executes a request, which may be for a session of another node. */
+  readonly execute: Forwarding.Execute
+  /** Reads the events that clients have missed. */
+  readonly replays: Replays
+  /** Takes the slot of a connection of a tenant, until it is released. Fails if all are in use. */
+  readonly takeSlot: (tenant: string) => Claim | ServiceUnavailable
+  /** Unsent bytes of one connection above which it receives no events. */
+  readonly unsentBytes: number
+  /** Logs frames if `LOG_LEVEL` is debug. */
+  readonly debug: DebugLog.DebugLog | undefined
+  /** The tags of metrics. */
+  readonly tags: MetricTags.MetricTags
+}
+
+/** What connections share. */
+export class Clients extends Context.Tag("causeway/GatewayClients")<Clients, ClientsShape>() {}
+
+const make = ({
+  connections: capacity,
+  unsentBytes
+}: Pick<Settings, "connections" | "unsentBytes">): Effect.Effect<ClientsShape, never, Sessions | Scope.Scope> =>
+  Effect.gen(function* () {
+    // The newest connection of the tenant that has the most makes room for another tenant's, so that the oldest are kept.
+    const slots = new FairPool({ name: "connections", capacity, reclaimFirst: "newest" })
+    return {
+      sessions: yield* Sessions,
+      execute: yield* Forwarding.make,
+      replays: yield* makeReplays,
+      takeSlot: tenant =>
+        slots.take(tenant, 1) ??
+        ServiceUnavailable.later(`There are ${slots.used} connections; the limit is ${capacity}`),
+      unsentBytes,
+      debug: yield* DebugLog.make,
+      tags: yield* MetricTags.current
+    }
+  })
+
+/** Serves connections until the scope closes. */
+export const layer = (settings: Pick<Settings, "connections" | "unsentBytes">): Layer.Layer<Clients, never, Sessions> =>
+  Layer.scoped(Clients, make(settings))

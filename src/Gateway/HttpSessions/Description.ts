@@ -1,0 +1,205 @@
+/** The documentation of sessions over HTTP in the OpenAPI document: summaries, headers and examples. */
+import { type Header, operation, retryAfter } from "../../Http/OpenApi/Describe.ts"
+
+/** The example id: a time, and 24 random digits. */
+const id = "019b76da80009f86d081884c7d659a2feaa0"
+
+const epoch = "5d0c2f6a9b1e4c7d8a3f5e6b7c8d9e0f"
+
+const session = {
+  id,
+  tenant: "acme",
+  agentType: "coder",
+  title: "Fix the build",
+  state: "active",
+  instanceId: "i_42",
+  createdAt: 1767225600000,
+  updatedAt: 1767225600000,
+  epoch,
+  headSeq: 7
+}
+
+const event = {
+  type: "text_delta",
+  turnId: "t_1",
+  messageId: "m_1",
+  text: "The build",
+  sessionId: id,
+  seq: 7,
+  timestamp: 1767225600000,
+  traceId: "4bf92f3577b34da6a3ce929d0e0e4736"
+}
+
+const offset = `0000000000000007_${epoch}`
+
+const header = (description: string, example: string, required = false): Header => ({
+  description,
+  required,
+  schema: { type: "string" },
+  example
+})
+
+const missing = { description: "There is no such session.", example: { error: `There is no session "${id}"` } }
+
+const tooLarge = {
+  description: "The body, or what it contains, is over a limit.",
+  example: { error: "The request body has 1048577 bytes; the limit is 1048576" }
+}
+
+const notNow = (error: string) => ({
+  description: "The state of the session does not allow it.",
+  example: { error }
+})
+
+/** The errors of requests to the agent. */
+const errors = {
+  401: {
+    description: "The token is missing, invalid or expired.",
+    headers: { "WWW-Authenticate": header("The scheme to use.", "Bearer", true) },
+    example: { error: "The token has expired" }
+  },
+  403: {
+    description: "The identity may not use the gateway, or the page's origin may not.",
+    example: { error: "This origin may not connect" }
+  },
+  404: missing,
+  409: notNow("The session has no turn in progress"),
+  413: tooLarge,
+  502: { description: "The agent platform failed.", example: { error: "The agent platform answered 500" } },
+  503: {
+    description: "The service or the agent platform is unavailable, or has no capacity for this tenant at present.",
+    headers: { "Retry-After": retryAfter(1) },
+    example: { error: "The agent platform is unavailable" }
+  },
+  504: {
+    description: "The agent platform did not answer in time.",
+    example: { error: "The session did not become active in time" }
+  }
+}
+
+export const create = operation({
+  operationId: "createSession",
+  summary: "Create a session",
+  description: "It is inactive at first. With an `id` of the client's the request can be repeated.",
+  requests: { session: { summary: "A session", value: { agentType: "coder", title: "Fix the build" } } },
+  answers: {
+    ...errors,
+    200: { description: "The session with this `id` existed.", example: { session } },
+    201: { description: "The session was created.", example: { session } },
+    400: { example: { error: "Invalid request: agentType: is missing" } },
+    409: { description: "The `id` cannot be used.", example: { error: "The id is that of a deleted session" } }
+  }
+})
+
+export const list = operation({
+  operationId: "listSessions",
+  summary: "List sessions",
+  description: "The sessions of the tenant, the newest first by `createdAt`, then `id`.",
+  answers: {
+    ...errors,
+    200: { description: "A page. It may be short although others follow.", example: { sessions: [session] } },
+    400: { example: { error: "Invalid request: limit: must be a whole number from 1 to 200" } }
+  },
+  never: [413]
+})
+
+const withId = { 400: { example: { error: 'Invalid request: id: must be 1 to 128 letters, digits, "_" or "-"' } } }
+
+export const get = operation({
+  operationId: "getSession",
+  summary: "Read a session",
+  description: "Its state and the position of its newest event.",
+  answers: { ...errors, ...withId, 200: { description: "The session.", example: { session } } },
+  never: [413]
+})
+
+export const remove = operation({
+  operationId: "deleteSession",
+  summary: "Delete a session",
+  description: "Stops it, and removes it and its history.",
+  answers: { ...errors, ...withId },
+  never: [413]
+})
+
+export const start = operation({
+  operationId: "startSession",
+  summary: "Start a session",
+  description: "The answer comes when the session is active. What the body has replaces what the session had.",
+  requests: { secrets: { summary: "With secrets", value: { secrets: { GIT_TOKEN: "a secret" } } } },
+  answers: { ...errors, ...withId, 200: { description: "The active session.", example: { session } } }
+})
+
+export const stop = operation({
+  operationId: "stopSession",
+  summary: "Stop a session",
+  description: "The answer comes when the session is inactive, after 15 seconds at most.",
+  answers: {
+    ...errors,
+    ...withId,
+    200: {
+      description: "The inactive session.",
+      example: { session: { ...session, state: "inactive", instanceId: null } }
+    }
+  },
+  never: [413]
+})
+
+const turn = { description: "The turn.", example: { turnId: "t_1" } }
+
+export const send = operation({
+  operationId: "sendMessage",
+  summary: "Send a message",
+  description: "It starts a turn. A session that is not active is started first.",
+  requests: { message: { summary: "A message", value: { content: "Why does the build fail?" } } },
+  answers: {
+    ...errors,
+    200: { ...turn, description: "The turn that the message started." },
+    400: { example: { error: "Invalid request: content: must not be empty" } },
+    409: notNow("The clientMessageId was used for another message")
+  }
+})
+
+export const answer = operation({
+  operationId: "answerAgent",
+  summary: "Answer the agent",
+  description: "Answers a question or an approval request of the agent.",
+  requests: { answer: { summary: "An answer", value: { requestId: "q_1", answer: "tea" } } },
+  answers: { ...errors, 400: { example: { error: "Invalid request: requestId: is missing" } } }
+})
+
+export const interrupt = operation({
+  operationId: "interruptTurn",
+  summary: "Interrupt a turn",
+  description: "Asks the agent to end a turn, by default the one in progress.",
+  requests: { turn: { summary: "A turn", value: { turnId: "t_1" } } },
+  answers: { ...errors, ...withId, 200: { ...turn, description: "The turn that is interrupted." } }
+})
+
+const streamHeaders = {
+  "Stream-Next-Offset": header("The `offset` of the next request.", offset),
+  "Stream-Up-To-Date": header("`true` if the answer has the newest event.", "true"),
+  "Stream-Closed": header("`true` if the session was deleted while it was read.", "true"),
+  "Stream-Cursor": header("The `cursor` of the next request, with `live`.", "3389520")
+}
+
+export const events = operation({
+  operationId: "readEvents",
+  summary: "Read or follow the events of a session",
+  description:
+    "The read side of the [Durable Streams protocol](https://github.com/durable-streams/durable-streams/blob/main/PROTOCOL.md), as `@durable-streams/client` speaks it. HEAD answers the position of the newest event. A stream of Server-Sent Events ends after about a minute: continue at its last offset.",
+  answers: {
+    ...errors,
+    200: {
+      description: "Events in order, or the stream of them.",
+      headers: { ...streamHeaders, ETag: header("The tag of the answer.", `"${offset}:7"`) },
+      example: [event]
+    },
+    204: { description: "No event came while the poll waited.", headers: streamHeaders },
+    400: { example: { error: "offset must be -1, now or the offset of an earlier answer" } },
+    410: {
+      description: "Events after the offset are no longer kept, or it belongs to a history that was lost.",
+      example: { error: "Events after this offset are no longer kept; read from -1" }
+    }
+  },
+  never: [413]
+})

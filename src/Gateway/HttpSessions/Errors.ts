@@ -1,0 +1,50 @@
+/** The HTTP errors of failed requests: one table from the codes of the protocol. */
+import {
+  type ApiError,
+  BadGateway,
+  BadRequest,
+  Conflict,
+  Forbidden,
+  GatewayTimeout,
+  InternalServerError,
+  NotFound,
+  PayloadTooLarge,
+  ServiceUnavailable,
+  Unauthorized
+} from "../../Http/ApiError.ts"
+import { type ErrorCode, errorMeanings } from "../Protocol/Codes.ts"
+import { type Failure, failureOf, Refused, type RequestError } from "../Requests.ts"
+
+type ErrorClass = new (props: {
+  readonly error: string
+  readonly headers?: Readonly<Record<string, string>>
+}) => ApiError
+
+/** By code. What is not carried out because the service is busy is 503, as on all routes. */
+const classes: Readonly<Record<ErrorCode, ErrorClass>> = {
+  bad_request: BadRequest,
+  unauthorized: Unauthorized,
+  forbidden: Forbidden,
+  not_found: NotFound,
+  conflict: Conflict,
+  too_large: PayloadTooLarge,
+  rate_limited: ServiceUnavailable,
+  session_not_active: Conflict,
+  upstream_unavailable: ServiceUnavailable,
+  upstream_error: BadGateway,
+  timeout: GatewayTimeout,
+  inference_unavailable: ServiceUnavailable,
+  internal: InternalServerError
+}
+
+/** Codes that mean an outage of this service where the same request may succeed later. */
+const outages: ReadonlySet<ErrorCode> = new Set(["conflict", "internal"])
+
+const ofFailure = ({ code, message, retryable = errorMeanings[code].retryable }: Failure): ApiError => {
+  const ErrorOf = retryable && outages.has(code) ? ServiceUnavailable : classes[code]
+  return new ErrorOf({ error: message, headers: retryable ? ServiceUnavailable.retryAfter() : {} })
+}
+
+/** The answer to a failed request. */
+export const errorOf = (error: RequestError | Refused): ApiError =>
+  ofFailure(error instanceof Refused ? error.failure : failureOf(error))

@@ -1,0 +1,100 @@
+/** The event streams of sessions: how they are opened, and ended in time. */
+import { Cause, Effect, type Random, Runtime, Scope } from "effect"
+import * as Supervision from "../../base/Supervision.ts"
+import * as Monotonic from "../../base/Time/Monotonic.ts"
+import { type ApiError, ServiceUnavailable } from "../../Http/ApiError.ts"
+import { DrainingSignal } from "../../Http/DrainingSignal.ts"
+import { Clients } from "../Clients.ts"
+import type { Subscription } from "../Sessions.ts"
+import { errorOf } from "./Errors.ts"
+import { type Beginning, type Client, EventStream, type Shared, timing } from "./EventStream.ts"
+
+/** Opens event streams. */
+export interface EventStreams {
+  /**
+   * Subscribes to a session for a client. The stream has to be sent soon, or released. Fails if all connections of the
+   * gateway are in use, and as `beginningOf` does.
+   */
+  readonly open: (
+    client: Client,
+    sessionId: string,
+    beginningOf: (subscription: Subscription) => Effect.Effect<Omit<Beginning, "subscription">, ApiError>
+  ) => Effect.Effect<EventStream, ApiError>
+}
+
+const next = (random: Random.Random) => () => Effect.runSync(random.next)
+
+/** Ends its streams as the service drains, and at the end of the scope. */
+export const make: Effect.Effect<EventStreams, never, Clients | DrainingSignal | Scope.Scope> = Effect.gen(
+  function* () {
+    const clients = yield* Clients
+    const draining = yield* DrainingSignal
+    const clock = yield* Effect.clock
+    const runFork = Runtime.runFork(yield* Effect.runtime<never>())
+    const streams = new Set<EventStream>()
+    const occupancy = new Supervision.Occupancy()
+    const now = () => Monotonic.unsafeMillis(clock)
+    const shared: Shared = {
+      clients,
+      now,
+      wallClock: () => clock.unsafeCurrentTimeMillis(),
+      random: next(yield* Effect.random),
+      onEnd: stream => {
+        streams.delete(stream)
+        occupancy.set(streams.size > 0)
+      }
+    }
+
+    /** Calls each of the streams. One that throws is released, and the others are still called. */
+    const callEach = (call: (stream: EventStream) => void): void => {
+      for (const stream of streams) {
+        try {
+          call(stream)
+        } catch (defect) {
+          runFork(Effect.zipRight(stream.release, Effect.logError("An event stream has failed", Cause.die(defect))))
+        }
+      }
+    }
+
+    const tick = Effect.sync(() => {
+      const time = now()
+      callEach(stream => {
+        if (stream.tick(time)) runFork(stream.release)
+      })
+    })
+    const drain = Effect.sync(() => callEach(stream => stream.endWithin(timing.drain)))
+    yield* Effect.addFinalizer(() =>
+      Effect.suspend(() => {
+        callEach(stream => stream.end())
+        return Effect.forEach([...streams], stream => stream.release, { discard: true })
+      })
+    )
+    yield* Supervision.tickScoped("ticks of event streams", "1 second", occupancy, tick)
+    yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(draining.started, drain)))
+
+    return {
+      open: (client, sessionId, beginningOf) =>
+        Effect.uninterruptibleMask(restore =>
+          Effect.gen(function* () {
+            if (draining.hasStarted()) return yield* ServiceUnavailable.later("The service is shutting down")
+            const slot = clients.takeSlot(client.caller.tenant)
+            if (slot instanceof ServiceUnavailable) return yield* slot
+            const scope = yield* Scope.make()
+            const stream = new EventStream(client, slot, scope, shared)
+            streams.add(stream)
+            occupancy.set(true)
+            const subscribed = clients.sessions.subscribe(client.caller, sessionId, stream.feed).pipe(
+              Scope.extend(scope),
+              Effect.mapError(errorOf),
+              Effect.flatMap(subscription =>
+                Effect.map(beginningOf(subscription), beginning => stream.begin({ subscription, ...beginning }))
+              )
+            )
+            yield* Effect.onError(restore(subscribed), () => stream.release)
+            // If its caller is interrupted now, it is released because it is never sent.
+            return stream
+          })
+        )
+    }
+  }
+)

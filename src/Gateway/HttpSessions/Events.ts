@@ -1,0 +1,235 @@
+/** The events of a session by the read side of the Durable Streams protocol: pages, long polls and streams. */
+import { Clock, type Context, Deferred, Duration, Effect, Either, FiberId, Random } from "effect"
+import { MiB } from "../../base/Bytes.ts"
+import { type ApiError, BadRequest, Gone, InternalServerError, ServiceUnavailable } from "../../Http/ApiError.ts"
+import { DrainingSignal } from "../../Http/DrainingSignal.ts"
+import * as Reply from "../../Http/Reply.ts"
+import { turnOf } from "../../Upstream/PlatformSocket.ts"
+import { pageEvents, sizeOf } from "../Clients/Replays.ts"
+import { Clients, type ClientsShape } from "../Clients.ts"
+import { sharedPool } from "../FairPool.ts"
+import * as GatewayMetrics from "../GatewayMetrics.ts"
+import type { Subscriber, Subscription } from "../Sessions.ts"
+import * as DurableStream from "./DurableStream.ts"
+import { errorOf } from "./Errors.ts"
+import type { Beginning, Client } from "./EventStream.ts"
+import * as EventStreams from "./EventStreams.ts"
+
+/** A page ends with the event that reaches this number of bytes. */
+const pageBytes = 8 * MiB
+
+/** Pages that are made at the same time, of which one tenant may have three quarters. */
+const pages = 8
+
+/** How long a page may wait for others. */
+const pageTimeout = "10 seconds"
+
+/** How long a poll waits for an event. */
+const pollTimeout = Duration.seconds(25)
+
+/** A request for events. */
+export interface Query extends Client {
+  readonly sessionId: string
+  readonly offset: string | undefined
+  readonly live: "long-poll" | "sse" | undefined
+  readonly ifNoneMatch: string | undefined
+  readonly isHead: boolean
+}
+
+const json = "application/json"
+
+const gone = () => new Gone({ error: "Events after this offset are no longer kept; read from -1" })
+
+/** Where events begin. Only those of an offset that was given to a client must all be kept. */
+const beginningOf = (
+  start: DurableStream.Start,
+  { epoch, headSeq, trimmedSeq }: Subscription
+): Either.Either<Omit<Beginning, "subscription">, ApiError> => {
+  if (start === "first") return Either.right({ after: trimmedSeq, maySkip: true })
+  if (start === "now") return Either.right({ after: headSeq, maySkip: true })
+  if (start.epoch !== epoch) {
+    return Either.left(new Gone({ error: "The offset belongs to a history that was lost; read from -1" }))
+  }
+  if (start.seq < trimmedSeq) return Either.left(gone())
+  return start.seq > headSeq
+    ? Either.left(new BadRequest({ error: "The offset is after the newest event of the session" }))
+    : Either.right({ after: start.seq, maySkip: false })
+}
+
+/** Events that were read. */
+interface Page {
+  readonly texts: ReadonlyArray<Uint8Array>
+  readonly types: ReadonlyArray<string>
+  readonly from: DurableStream.Position
+  readonly end: DurableStream.End
+}
+
+/** Reads the events from a position on, up to {@link pageBytes}. */
+const readPage = ({ after, maySkip, subscription }: Beginning): Effect.Effect<Page, ApiError> =>
+  Effect.gen(function* () {
+    const { epoch } = subscription
+    const texts: Array<Uint8Array> = []
+    const types: Array<string> = []
+    let [from, seq, bytes, last] = [after, after, 0, 0]
+    while (bytes < pageBytes && seq < subscription.publishedSeq()) {
+      yield* turnOf(last)
+      const { frames, trimmedSeq } = yield* subscription.read(seq, pageEvents)
+      if (trimmedSeq > seq) {
+        if (!maySkip || texts.length > 0) return yield* gone()
+        from = trimmedSeq
+        seq = trimmedSeq
+      }
+      last = sizeOf(frames)
+      bytes += last
+      let isNew = false
+      for (const frame of frames) {
+        if (frame.seq !== seq + 1) continue
+        isNew = true
+        seq = frame.seq
+        texts.push(frame.data)
+        types.push(frame.type)
+      }
+      if (!isNew) break
+    }
+    const isUpToDate = seq >= subscription.publishedSeq()
+    return { texts, types, from: { epoch, seq: from }, end: { position: { epoch, seq }, isUpToDate, isClosed: false } }
+  }).pipe(
+    Effect.catchTags({
+      SessionUnreadable: () => new InternalServerError({ error: "The events of the session cannot be read" }),
+      StoreUnavailable: () => ServiceUnavailable.later("Store unavailable")
+    })
+  )
+
+/** A subscriber to which nothing is sent. */
+const nobody: Subscriber = { onFrames: () => {}, onDeleted: () => {}, onLost: () => {} }
+
+/** Answers with a page, or says that the client has it. */
+const reply = (
+  { from, texts }: Page,
+  end: DurableStream.End,
+  ifNoneMatch: string | undefined,
+  headers: Readonly<Record<string, string>>
+): Reply.Reply => {
+  const etag = DurableStream.etagOf(from, end)
+  const all = { ...DurableStream.headersOf(end), ...headers, etag }
+  return ifNoneMatch === etag ? Reply.empty(304, all) : Reply.json(DurableStream.arrayOf(texts), all)
+}
+
+/** Answers that are not those of another time, and must not be stored. */
+const uncached = { "cache-control": "no-store" }
+
+/** An answer may be kept by the client, which asks each time whether it has changed. */
+const revalidated = { "cache-control": "private, no-cache" }
+
+/** Why a poll has ended. */
+type Wake = "events" | "deleted" | "lost" | "time"
+
+const wakeable = () => {
+  const woken = Deferred.unsafeMake<Wake>(FiberId.none)
+  const wake = (reason: Wake) => () => Deferred.unsafeDone(woken, Effect.succeed(reason))
+  const subscriber = { onFrames: wake("events"), onDeleted: wake("deleted"), onLost: wake("lost") }
+  return { woken: Deferred.await(woken), subscriber, end: wake("time") }
+}
+
+/** How long a poll of a client waits: not beyond the expiry of its token, so that the next request is answered 401. */
+const waitOf = (expiresAt: number | undefined): Effect.Effect<Duration.Duration> =>
+  Effect.map(Clock.currentTimeMillis, now =>
+    expiresAt === undefined ? pollTimeout : Duration.min(pollTimeout, Duration.millis(Math.max(0, expiresAt - now)))
+  )
+
+/** A page once there is one, or 204 after a while. */
+const poll = (
+  { sessions, tags, takeSlot }: ClientsShape,
+  draining: Context.Tag.Service<DrainingSignal>,
+  read: typeof readPage,
+  { caller, cursor: last, expiresAt, ifNoneMatch, sessionId }: Query,
+  start: DurableStream.Start
+): Effect.Effect<Reply.Reply, ApiError> =>
+  Effect.gen(function* () {
+    const { end, subscriber, woken } = wakeable()
+    const slot = yield* Effect.acquireRelease(
+      Effect.suspend(() => {
+        const slot = takeSlot(caller.tenant)
+        return slot instanceof ServiceUnavailable ? slot : Effect.succeed(slot)
+      }),
+      slot => Effect.sync(() => slot.release())
+    )
+    slot.offer({ onReclaim: end })
+    const subscription = yield* Effect.mapError(sessions.subscribe(caller, sessionId, subscriber), errorOf)
+    const beginning = { subscription, ...(yield* beginningOf(start, subscription)) }
+    const { epoch } = subscription
+    const isWaiting = beginning.after >= subscription.publishedSeq()
+    const wake = isWaiting
+      ? yield* Effect.raceAll([
+          woken,
+          Effect.as(draining.started, "time" as const),
+          Effect.as(Effect.delay(Effect.void, yield* waitOf(expiresAt)), "time" as const)
+        ])
+      : "events"
+    if (wake === "lost") return yield* gone()
+    const random = yield* Random.next
+    const now = yield* Clock.currentTimeMillis
+    const cursor = new DurableStream.Cursor(now, last, () => random).at(now)
+    if (wake !== "events") {
+      const position = { epoch, seq: beginning.after }
+      const isClosed = wake === "deleted"
+      return Reply.empty(204, {
+        ...DurableStream.headersOf({ position, isUpToDate: true, isClosed, cursor }),
+        ...uncached
+      })
+    }
+    const page = yield* read(beginning)
+    for (const type of page.types) GatewayMetrics.sentOverHttp.increment(type, tags)
+    return reply(page, { ...page.end, cursor }, ifNoneMatch, uncached)
+  }).pipe(Effect.scoped)
+
+/** Answers requests for events. */
+export const make = Effect.gen(function* () {
+  const clients = yield* Clients
+  const draining = yield* DrainingSignal
+  const streams = yield* EventStreams.make
+  const pool = sharedPool("capacity for pages of events", pages)
+
+  const read =
+    (tenant: string): typeof readPage =>
+    beginning =>
+      pool
+        .use(tenant, 1, () => readPage(beginning), pageTimeout)
+        .pipe(Effect.catchTag("SessionsBusy", error => Effect.fail(errorOf(error))))
+
+  /** The events that are stored, or with HEAD the position of the newest one. */
+  const page = ({ caller, ifNoneMatch, isHead, sessionId }: Query, start: DurableStream.Start) =>
+    Effect.gen(function* () {
+      const subscription = yield* Effect.mapError(clients.sessions.subscribe(caller, sessionId, nobody), errorOf)
+      const { epoch, headSeq } = subscription
+      const head = { position: { epoch, seq: headSeq }, isUpToDate: true, isClosed: false }
+      if (isHead) {
+        return Reply.empty(200, { "content-type": json, ...DurableStream.headersOf(head), ...uncached })
+      }
+      const beginning = { subscription, ...(yield* beginningOf(start, subscription)) }
+      const from = { epoch, seq: beginning.after }
+      if (start === "now") {
+        return Reply.json("[]", { ...DurableStream.headersOf(head), ...uncached })
+      }
+      // The client has everything, so nothing has to be read.
+      const isKnown = ifNoneMatch === DurableStream.etagOf(from, head)
+      const made = isKnown ? { texts: [], types: [], from, end: head } : yield* read(caller.tenant)(beginning)
+      return reply(made, made.end, ifNoneMatch, revalidated)
+    }).pipe(Effect.scoped)
+
+  const stream = (query: Query, start: DurableStream.Start) =>
+    Effect.map(
+      streams.open(query, query.sessionId, subscription => beginningOf(start, subscription)),
+      opened => Reply.written("text/event-stream", opened, { ...uncached, "x-accel-buffering": "no" }, opened.release)
+    )
+
+  return (query: Query): Effect.Effect<Reply.Reply, ApiError> => {
+    const start = DurableStream.startOf(query.offset)
+    if (Either.isLeft(start)) return new BadRequest({ error: start.left })
+    if (query.isHead || query.live === undefined) return page(query, start.right)
+    if (query.offset === undefined) return new BadRequest({ error: "offset is required with live" })
+    return query.live === "sse"
+      ? stream(query, start.right)
+      : poll(clients, draining, read(query.caller.tenant), query, start.right)
+  }
+})
