@@ -87,7 +87,7 @@ describe("over HTTP, a call", () => {
       const key = first.headers.get("idempotency-key")
       expect(key).toMatch(/^[0-9a-f]{32}$/)
       expect([second.line, second.body, second.headers.get("idempotency-key")]).toEqual([first.line, first.body, key])
-      // The answer of a proxy: nobody knows what the gateway did.
+      // The answer of a proxy does not say what the gateway did.
       second.answer(502, { reason: "no" })
       accepted(await gateway.retried(2, 3))
       expect(await sent).toEqual({ turnId: "t1", clientMessageId: key })
@@ -99,7 +99,11 @@ describe("over HTTP, a call", () => {
       gateway.asked[4]!.answer(504, { reason: "late" })
       gateway.asked[5]!.lose()
       for (const error of await Promise.all(calls)) expect(error).toBeInstanceOf(AnswerLost)
-      expect(gateway.asked.length).toBe(6)
+      // An answer without the id of a request is not one of the gateway.
+      const create = failing(sessions.create("echo"))
+      ;(await gateway.request(7)).refuse(503, { "retry-after": "1", "x-request-id": "" })
+      expect(await create).toBeInstanceOf(AnswerLost)
+      expect(gateway.asked.length).toBe(7)
     }))
 
   it("that was not carried out is repeated when the gateway says, whatever it does", () =>
@@ -114,19 +118,19 @@ describe("over HTTP, a call", () => {
       expect(await call).toEqual(session)
     }))
 
-  const refusals: ReadonlyArray<readonly [number, string, boolean?]> = [
-    [400, "bad_request"],
-    [404, "not_found"],
-    [409, "conflict"],
-    [413, "too_large"],
-    [500, "internal"],
-    [502, "upstream_error"],
+  const refusals: ReadonlyArray<readonly [number, string, boolean]> = [
+    [400, "bad_request", false],
+    [404, "not_found", false],
+    [409, "conflict", false],
+    [413, "too_large", false],
+    [500, "internal", false],
+    [502, "upstream_error", false],
     [502, "upstream_error", true],
-    [503, "upstream_unavailable"],
+    [503, "upstream_unavailable", false],
     [504, "timeout", true]
   ]
 
-  it.each(refusals)("that is answered %s fails with the code %s", (status, code, retryable = false) =>
+  it.each(refusals)("that is answered %s fails with the code %s", (status, code, retryable) =>
     withHttp(async (gateway, sessions) => {
       const call = failing(sessions.send("s", "hello"))
       ;(await gateway.request(1)).refuse(status, retryable ? { "retry-after": "1" } : {})

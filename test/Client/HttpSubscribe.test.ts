@@ -107,7 +107,7 @@ describe("over HTTP, a subscriber", () => {
       expect(received.updates[8]).toMatchObject({ position: at(3, "e2") })
     }))
 
-  it("is told nothing of a history that is replaced between the stream and the session", () =>
+  it("receives nothing of a history that is replaced between the stream and the session", () =>
     withHttp(async (gateway, sessions) => {
       const received = new Received(sessions.subscribe("s", { after: at(1) }))
       ;(await gateway.request(1)).stream().events([2])

@@ -78,7 +78,8 @@ export class Asked {
 
   answer(status: number, body?: object, headers: Readonly<Record<string, string>> = {}): void {
     const text = body === undefined ? null : JSON.stringify(body)
-    this.settle(new Response(text, { status, headers: { "x-request-id": "r-1", ...headers } }))
+    const given = Object.entries({ "x-request-id": "r-1", ...headers }).filter(([, value]) => value !== "")
+    this.settle(new Response(text, { status, headers: given }))
   }
 
   refuse(status: number, headers: Readonly<Record<string, string>> = {}): void {
@@ -156,7 +157,7 @@ export class ScriptedHttp {
     } finally {
       for (const client of this.#clients) client.close()
     }
-    // What was begun ends with the client.
+    // All that has started ends with the client.
     await until(() => this.clock.timers === 0)
     await turns(10)
   }

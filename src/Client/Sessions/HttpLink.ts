@@ -42,8 +42,11 @@ const refusalIn = (error: unknown, hasSession: boolean): unknown => {
   return status === 503 && isLater ? error : new RequestRefused(message, code, isLater, requestId)
 }
 
-/** Whether a request that failed may have been carried out. */
-const mayBeDone = (error: ClientError): boolean => error instanceof ConnectionFailed || error instanceof InvalidResponse
+/** Whether a request that failed may have been carried out: unless the gateway itself refuses it. */
+const mayBeDone = (error: ClientError): boolean =>
+  error instanceof ResponseError
+    ? error instanceof InvalidResponse || error.requestId === undefined
+    : error instanceof ConnectionFailed
 
 /** A stream that is empty and ends before this time, in milliseconds, has failed. */
 const shortestStreamMs = 1000
@@ -162,6 +165,7 @@ export class HttpLink implements Link {
     for (let last: ClientError | undefined; ; ) {
       const startedAt = requests.clock.now()
       try {
+        signal.throwIfAborted()
         return await work(retries)
       } catch (cause) {
         if (signal.aborted) throw (signal.reason instanceof ConnectionFailed ? last : undefined) ?? signal.reason
@@ -170,12 +174,12 @@ export class HttpLink implements Link {
           this.#onReached()
           throw error
         }
-        if (!isIdempotent && mayBeDone(error)) {
-          throw new AnswerLost(`There is no answer, and the request may have been carried out: ${error.message}`)
-        }
         retries.ended(startedAt)
         const retryInMs = retries.after(error)
         if (retryInMs === undefined) throw error
+        if (!isIdempotent && mayBeDone(error)) {
+          throw new AnswerLost(`There is no answer, and the request may have been carried out: ${error.message}`)
+        }
         last = error
         this.#isReached = false
         notify(onStatus, { type: "disconnected", error, retryInMs })

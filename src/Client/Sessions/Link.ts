@@ -83,7 +83,7 @@ export interface Link {
   readonly hold: () => () => void
   /** Sends a request once connected, and waits for its answer. */
   readonly ask: (request: RequestFrame, options: AskOptions) => Promise<Answer>
-  /** Ends what has brought invalid data for a session. It is begun again. */
+  /** Ends what has brought invalid data for a session. It starts again. */
   readonly abandon: (sessionId: string, message: string) => void
   /** Ends the link. All pending and later calls fail with the error. */
   readonly end: (error: unknown) => void

@@ -89,7 +89,10 @@ export type Needed<Api> = If<
   Contains<Api, "kv" | "cluster" | "health" | "gateway" | "sessions">,
   { readonly store: Layer.Layer<Store | ChangeLog, unknown, unknown> }
 > &
-  If<Contains<Api, "kv" | "cluster" | "description" | "gateway" | "sessions">, { readonly identity: Identify<unknown> }> &
+  If<
+    Contains<Api, "kv" | "cluster" | "description" | "gateway" | "sessions">,
+    { readonly identity: Identify<unknown> }
+  > &
   If<Contains<Api, "gateway">, { readonly gateway: Layer.Layer<Socket, unknown, unknown> }> &
   If<Contains<Api, "sessions">, { readonly gateway: Layer.Layer<HttpSessions | Access, unknown, unknown> }> &
   If<
