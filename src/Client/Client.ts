@@ -7,6 +7,8 @@ import type { CallOptions, WebSocketConstructor } from "./Requests.ts"
 import { iterable } from "./Time.ts"
 import { eventStream, longPolling, webSocket } from "./Transports.ts"
 
+export type { AgentMessage, Conversation, Message, Part, UserMessage } from "./Conversation/Conversation.ts"
+export * as Fold from "./Conversation/Fold.ts"
 export * from "./Errors.ts"
 export type { BatchOptions, DeleteOptions, DeletePrefixOptions, SetOptions, WriteOptions } from "./KeyValue.ts"
 export {
@@ -22,6 +24,7 @@ export type { CallOptions, JsonFormat, Token, WebSocketConstructor, WebSocketLik
 export type * from "./SessionModel.ts"
 export {
   type CreateOptions,
+  type EventsOptions,
   type InterruptOptions,
   type Launch,
   type ListFilesOptions,

@@ -1,4 +1,5 @@
 /** The data of the gateway as plain types. A test compares them with the schemas of the contract. */
+import type { Conversation } from "./Conversation/Conversation.ts"
 
 /** The state of the instance of a session. */
 export type SessionState = "inactive" | "activating" | "active" | "reconnecting" | "deactivating" | "error"
@@ -174,9 +175,20 @@ export interface Position {
   readonly seq: number
 }
 
+/** Events before a position, the oldest first. */
+export interface EventPage {
+  /** The history of the events. */
+  readonly epoch: string
+  readonly events: ReadonlyArray<SessionEvent>
+  /** Whether older events may be kept. */
+  readonly hasOlder: boolean
+}
+
 /** An update for a subscriber. */
 export type SessionUpdate =
   | { readonly type: "event"; readonly event: SessionEvent; readonly position: Position }
+  /** The conversation up to a position, if it is asked for. It replaces an earlier one; the events after it follow. */
+  | { readonly type: "conversation"; readonly conversation: Conversation; readonly position: Position }
   /** All existing events are delivered; later ones are new. */
   | { readonly type: "synced"; readonly session: Session; readonly position: Position }
   /** The history was replaced. Discard what was derived from the old one; all events of the new one follow. */

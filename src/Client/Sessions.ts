@@ -3,6 +3,7 @@ import { ConnectionClosed, ConnectionFailed, refused } from "./Errors.ts"
 import { type CallOptions, Requests, type Token, type WebSocketConstructor } from "./Requests.ts"
 import type {
   ConnectionStatus,
+  EventPage,
   FileContent,
   FileEntry,
   FileIteration,
@@ -12,6 +13,7 @@ import type {
 } from "./SessionModel.ts"
 import { HttpLink } from "./Sessions/HttpLink.ts"
 import { GatewayLink, type Link, type LinkOptions } from "./Sessions/Link.ts"
+import { Pages } from "./Sessions/Pages.ts"
 import type { Answer, AnswerOf, OnLoss, RequestFrame } from "./Sessions/Requests.ts"
 import { Subscriptions } from "./Sessions/Subscription.ts"
 import { type Clock, iterable } from "./Time.ts"
@@ -110,6 +112,20 @@ export interface ListFilesOptions extends CallOptions {
 export interface SubscribeOptions extends CallOptions {
   /** The last known position; default the start of the kept history. */
   readonly after?: Position
+  /**
+   * Whether the conversation comes first, instead of all events up to it: without `after`, or if the position is lost.
+   */
+  readonly fold?: boolean
+}
+
+/** Options of a page of older events. */
+export interface EventsOptions extends CallOptions {
+  /** Only events with a smaller `seq`; default the newest ones. */
+  readonly beforeSeq?: number
+  /** The history of `beforeSeq`. If there is another one, the page is empty. */
+  readonly epoch?: string
+  /** The maximum number of events, 1 to 1000; default 100. */
+  readonly limit?: number
 }
 
 /**
@@ -158,6 +174,8 @@ export interface Sessions {
    * If a reader falls behind by more than `maxQueuedBytes`, later events are requested again when it has caught up.
    */
   readonly subscribe: (sessionId: string, options?: SubscribeOptions) => AsyncIterable<SessionUpdate>
+  /** A page of the newest events before a position, the oldest first. It does not affect subscriptions. */
+  readonly events: (sessionId: string, options?: EventsOptions) => Promise<EventPage>
 }
 
 /** 128 random bits. `crypto.randomUUID` is absent on pages without TLS. */
@@ -165,7 +183,7 @@ export const randomId = (): string =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), byte => byte.toString(16).padStart(2, "0")).join("")
 
 /** The calls that are requests to the gateway. */
-const callsOf = (link: Link, clock: Clock): Omit<Sessions, "connect" | "close" | "subscribe"> => {
+const callsOf = (link: Link, clock: Clock): Omit<Sessions, "connect" | "close" | "subscribe" | "events"> => {
   const ask = async <Type extends Answer["type"]>(
     type: Type,
     frame: RequestFrame,
@@ -244,12 +262,15 @@ export const makeSessions = (options: SessionsOptions): Sessions => {
   const base = new URL(baseUrl).href.replace(/^ws/, "http").replace(/\/+$/, "")
   const requests = new Requests({ base, token: options.token ?? "", fetch, timeoutMs, maxResponseBytes, clock })
   const subscriptions = new Subscriptions(() => link, requests.clock, options.maxQueuedBytes ?? 8 * 1024 * 1024)
-  const link: Link = linkOf(options, { requests, timeoutMs, listener: subscriptions })
+  const pages = new Pages(() => link, requests.clock, timeoutMs)
+  const link: Link = linkOf(options, { requests, timeoutMs, listener: { subscriptions, pages } })
   return {
     ...callsOf(link, requests.clock),
     connect: () => link.open(),
     close: () => link.end(new ConnectionClosed("The client was closed", 1000)),
-    subscribe: (sessionId, { after, signal } = {}) =>
-      iterable(requests.clock, signal, signal => subscriptions.read(sessionId, after, signal))
+    subscribe: (sessionId, { after, fold = false, signal } = {}) =>
+      iterable(requests.clock, signal, signal => subscriptions.read(sessionId, after, fold, signal)),
+    events: async (sessionId, { beforeSeq = Number.MAX_SAFE_INTEGER, epoch, limit = 100, signal } = {}) =>
+      pages.read({ sessionId, beforeSeq, limit, epoch }, signal)
   }
 }

@@ -121,6 +121,8 @@ const drawUpdate = (screen: Screen.Screen, update: Client.SessionUpdate, paint: 
   switch (update.type) {
     case "event":
       return isKnown(update.event) ? Screen.draw(screen, update.event, paint) : [screen, ""]
+    case "conversation":
+      return [screen, ""]
     case "synced":
       return Screen.drawLine(screen, paint.dim(`· the session is ${update.session.state}`))
     case "reset":

@@ -4,9 +4,10 @@
 import { Config, Effect, Layer, Option } from "effect"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Health from "../Operations/Health/Report.ts"
-import { layerAccess } from "./Authentication/Credentials.ts"
 import * as Authentication from "./Authentication.ts"
+import { layerAccess } from "./Clients/Credentials.ts"
 import * as Clients from "./Clients.ts"
+import * as Conversations from "./Conversations.ts"
 import { NodeLink } from "./Forwarding/NodeLink.ts"
 import * as NodeSettings from "./Forwarding/Settings.ts"
 import * as GatewayMetrics from "./GatewayMetrics.ts"
@@ -67,7 +68,8 @@ const nodeLink = ({ secret }: NodeSettings.Settings) =>
   )
 
 /**
- * The socket for clients, sessions over HTTP, the sessions, and the number of subscriptions for `/health`, with the given authentication.
+ * The socket for clients, sessions over HTTP, their conversations, and the number of subscriptions for `/health`, with the
+ * given authentication.
  *
  * The store and the session events must outlive it: at its end it stops every instance and stores the ends of turns.
  */
@@ -89,6 +91,7 @@ export const layerWith = <R>(
   ).pipe(
     Layer.provideMerge(Layer.mergeAll(Socket.layer(limits), HttpSessions.layer, layerAccess)),
     Layer.provideMerge(Clients.layer(limits)),
+    Layer.provideMerge(Conversations.layer),
     Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...sessions })),
     Layer.provide([authentication, link])
   )

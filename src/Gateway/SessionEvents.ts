@@ -58,6 +58,16 @@ export interface Receipt {
   readonly turnId: string | null
 }
 
+/**
+ * A checkpoint of the fold of a history: the conversation up to `seq` as JSON text. It is only a cache: it may be missing
+ * or damaged, or be of an epoch that the history no longer has.
+ */
+export interface Checkpoint {
+  readonly epoch: string
+  readonly seq: number
+  readonly text: string
+}
+
 /** Events to append to a history. */
 export interface Append {
   /** `<tenant>/<id>`. */
@@ -159,6 +169,16 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
       limit: number
     ) => Effect.Effect<Option.Option<EventPage>, SessionUnreadable | StoreUnavailable>
     readonly receipt: (session: string, id: string) => Effect.Effect<Option.Option<Receipt>, StoreUnavailable>
+    /** The checkpoint of a history, of whatever epoch. */
+    readonly checkpoint: (session: string) => Effect.Effect<Option.Option<Checkpoint>, StoreUnavailable>
+    /**
+     * Replaces an older checkpoint, or one of another epoch. Does nothing without a history of this epoch, if the history
+     * ends before the checkpoint, or if there is a newer one. Any node may call it.
+     */
+    readonly saveCheckpoint: (
+      session: string,
+      checkpoint: Checkpoint
+    ) => Effect.Effect<void, StoreBusy | StoreUnavailable>
     /**
      * Gives a history another epoch, because events that clients may have seen were lost from its end. All else is kept.
      * Without a history, creates one. The session belongs to this node from then on.
@@ -183,7 +203,7 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
      * last session of the page before; `""` for the first page.
      */
     readonly sessions: (after: string, limit: number) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
-    /** Removes a history with its events, and the launch configuration. Idempotent. */
+    /** Removes a history with its events and its checkpoint, and the launch configuration. Idempotent. */
     readonly remove: (session: string) => Effect.Effect<void, SessionElsewhere | StoreBusy | StoreUnavailable>
     /** The sessions to recover that belong to no other node. */
     readonly unfinished: Effect.Effect<ReadonlyArray<Unfinished>, StoreUnavailable>

@@ -11,9 +11,10 @@ import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import { offeredBy, subprotocol } from "../Http/HeaderFields.ts"
 import * as WebSocket from "../Http/WebSocket.ts"
 import type { HandshakeHeaders } from "./Api.ts"
-import { foreignOrigin, identify, tokenOf } from "./Authentication/Credentials.ts"
 import { Authentication, type Identity } from "./Authentication.ts"
+import { foreignOrigin, identify, tokenOf } from "./Clients/Credentials.ts"
 import { Clients, type ClientsShape, type Settings } from "./Clients.ts"
+import { Conversations } from "./Conversations.ts"
 import { type CloseCode, closeCodes } from "./Protocol/Codes.ts"
 import { frameBytes } from "./Protocol/Limits.ts"
 import { makeFileMemory } from "./Requests.ts"
@@ -140,6 +141,7 @@ const make = (settings: Settings) =>
     })
     const shared: Shared = {
       ...clients,
+      conversations: yield* Conversations,
       traceId: tracer.currentTraceId,
       now: () => clock.unsafeCurrentTimeMillis(),
       monotonic: connections.now,
@@ -166,5 +168,5 @@ const make = (settings: Settings) =>
 /** Accepts clients until the scope closes. When draining begins, their connections are closed over two seconds. */
 export const layer = (
   settings: Settings
-): Layer.Layer<Socket, never, Clients | Authentication | Tracer | DrainingSignal> =>
+): Layer.Layer<Socket, never, Clients | Conversations | Authentication | Tracer | DrainingSignal> =>
   Layer.scoped(Socket, make(settings))

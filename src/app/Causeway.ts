@@ -3,9 +3,12 @@
  * the gateway, each where the application's own api has its group.
  */
 import * as HttpRouter from "@effect/platform/HttpRouter"
-import { Layer } from "effect"
-import * as Access from "../Gateway/Access.ts"
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import { Effect, Layer } from "effect"
+import { Access } from "../Gateway/Access.ts"
+import { GatewayAccess } from "../Gateway/Api.ts"
 import * as Auth from "../Http/Auth/Auth.ts"
+import { ofPlatform } from "../Http/Incoming.ts"
 import * as GroupLayer from "../Http/Platform/GroupLayer.ts"
 import * as PlatformMiddleware from "../Http/Platform/Middleware.ts"
 import { routerConfig } from "../Http/Router.ts"
@@ -16,6 +19,15 @@ import { type Erased, handlersIn, none, reflected, services } from "./Causeway/S
 
 export { layerEdge } from "./Causeway/EdgeLayer.ts"
 export type { EdgeOptions, Needed, NeededByEdge, Options, Requirements, Services } from "./Causeway/Options.ts"
+
+/** `GatewayAccess` as @effect/platform runs it, for groups that are mounted by hand. */
+export const gatewayAccess: Layer.Layer<GatewayAccess, never, Access> = Layer.effect(
+  GatewayAccess,
+  Effect.map(Access, ({ admit }) => ({
+    // The decoded token is not used: the platform's decoder removes seven characters whatever the scheme.
+    jwt: () => Effect.flatMap(HttpServerRequest.HttpServerRequest, request => admit(ofPlatform(request)))
+  }))
+)
 
 /**
  * Implements our groups in an application of @effect/platform, and provides the services behind them to its other
@@ -34,7 +46,7 @@ export const layer = <const O extends Options>(options: O & Needed<O["api"]>): P
   const implemented = implementations.reduce((all, one) => Layer.merge(all, one), none)
   const mounted: Erased = implemented.pipe(
     Layer.provide(options.identity === undefined ? none : Auth.middlewares),
-    Layer.provide(parts.has("sessions") ? Access.middlewares : none),
+    Layer.provide(parts.has("sessions") ? gatewayAccess : none),
     Layer.provide(Body.layer),
     Layer.provideMerge(services(options, parts))
   )

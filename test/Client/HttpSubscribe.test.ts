@@ -1,8 +1,8 @@
 /** Subscriptions of the client of sessions over HTTP, with a gateway that does what the test says. */
 import { describe, expect, it } from "vitest"
-import { Forbidden, type Position, Unauthorized } from "../../src/Client/Client.ts"
-import { range, settled, turns, until } from "./Harness.ts"
-import { Received } from "./ScriptedGateway.ts"
+import { Fold, Forbidden, type Position, ResponseTooLarge, Unauthorized } from "../../src/Client/Client.ts"
+import { failing, passUntil, range, settled, turns, until } from "./Harness.ts"
+import { Received, session } from "./ScriptedGateway.ts"
 import { type Asked, offset, withHttp } from "./ScriptedHttp.ts"
 
 const at = (seq: number, epoch = "e1"): Position => ({ epoch, seq })
@@ -97,9 +97,11 @@ describe("over HTTP, a subscriber", () => {
       // The next one is answered as another node has it.
       first.end()
       ;(await gateway.request(4)).refuse(410)
-      const second = (await gateway.request(5)).stream()
+      await passUntil(gateway.clock, () => gateway.asked.length === 5)
+      ;(await gateway.request(5)).refuse(410)
+      const second = (await gateway.request(6)).stream()
       second.events([1, 2], { epoch: "e2" })
-      await gateway.describe(6, 2, "e2")
+      await gateway.describe(7, 2, "e2")
       second.events([3], { epoch: "e2" })
       await until(() => received.updates.length === 9)
       expect(received.story.slice(4)).toEqual(["reset", 1, 2, "synced", 3])
@@ -252,5 +254,81 @@ describe("over HTTP, a subscriber", () => {
         ["synced", 6, 7, 8],
         [3, 4, 5, 6, 7, "synced", 8]
       ])
+    }))
+
+  it("receives the conversation first if it asks for it, and again if its position is lost", () =>
+    withHttp(async (gateway, sessions) => {
+      const received = new Received(sessions.subscribe("s", { fold: true }))
+      const asked = await gateway.request(1)
+      expect(asked.line).toBe("GET /s/conversation")
+      asked.answer(200, { ...Fold.empty("e1"), seq: 4 })
+      const first = await gateway.request(2)
+      expect(from(first)).toBe(offset(4))
+      const stream = first.stream()
+      stream.events([5])
+      await gateway.describe(3, 5)
+      await until(() => received.updates.length === 3)
+      expect(received.story).toEqual(["conversation", 5, "synced"])
+      expect(received.updates[0]).toMatchObject({ conversation: { seq: 4 }, position: at(4) })
+      stream.end()
+      ;(await gateway.request(4)).refuse(410)
+      await passUntil(gateway.clock, () => gateway.asked.length === 5)
+      ;(await gateway.request(5)).refuse(410)
+      const all = (await gateway.request(6)).stream()
+      all.events([1], { epoch: "e2" })
+      await gateway.describe(7, 9, "e2")
+      ;(await gateway.request(8)).answer(200, { ...Fold.empty("e2"), seq: 9 })
+      const last = (await gateway.request(9)).stream()
+      last.control(offset(9, "e2"))
+      await gateway.describe(10, 9, "e2")
+      await until(() => received.updates.length === 6)
+      expect(received.story.slice(3)).toEqual(["reset", "conversation", "synced"])
+      expect(all.isCancelled).toBe(true)
+    }))
+})
+
+describe("over HTTP, a page of older events", () => {
+  it("is read from a stream, and has what is kept", () =>
+    withHttp(async (gateway, sessions) => {
+      const page = sessions.events("s", { limit: 3 })
+      await gateway.describe(1, 10)
+      const asked = await gateway.request(2)
+      expect(from(asked)).toBe(offset(7))
+      const stream = asked.stream()
+      stream.events([8, 9])
+      stream.events([10])
+      expect(await page).toMatchObject({ epoch: "e1", events: [{ seq: 8 }, { seq: 9 }, { seq: 10 }], hasOlder: true })
+      await until(() => stream.isCancelled)
+
+      const older = sessions.events("s", { limit: 3, beforeSeq: 8, epoch: "e1" })
+      await gateway.describe(3, 10)
+      ;(await gateway.request(4)).refuse(410)
+      const kept = await gateway.request(5)
+      expect(from(kept)).toBe("-1")
+      kept.stream().events([6, 7, 8, 9])
+      expect(await older).toMatchObject({ events: [{ seq: 6 }, { seq: 7 }], hasOlder: false })
+
+      const other = sessions.events("s", { beforeSeq: 8, epoch: "e0" })
+      await gateway.describe(6, 10)
+      expect(await other).toEqual({ epoch: "e1", events: [], hasOlder: false })
+      expect(gateway.asked.length).toBe(6)
+    }))
+
+  it("is read again if the stream is lost, and bounded", () =>
+    withHttp(async gateway => {
+      const sessions = gateway.client({ maxResponseBytes: 20_000 })
+      const page = sessions.events("s", { limit: 2 })
+      await gateway.describe(1, 2)
+      const stream = (await gateway.request(2)).stream()
+      stream.events([1])
+      stream.cut()
+      ;(await gateway.retried(1, 3)).answer(200, { session: { ...session, headSeq: 2 } })
+      ;(await gateway.request(4)).stream().events([1, 2])
+      expect(await page).toMatchObject({ events: [{ seq: 1 }, { seq: 2 }], hasOlder: false })
+      const large = failing(sessions.events("s", { limit: 3 }))
+      await gateway.describe(5, 3)
+      const other = (await gateway.request(6)).stream()
+      for (const seq of [1, 2, 3]) other.events([seq], { text: "x".repeat(9000) })
+      expect(await large).toBeInstanceOf(ResponseTooLarge)
     }))
 })

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage } from "node:http"
 import type { AddressInfo } from "node:net"
 import { type WebSocket, WebSocketServer } from "ws"
 import {
+  Fold,
   makeSessions,
   type Session,
   type Sessions,
@@ -59,6 +60,16 @@ export class Accepted {
   events(seqs: ReadonlyArray<number>, text = ""): void {
     for (const seq of seqs) {
       this.send({ type: "text_delta", sessionId: "s", seq, timestamp: 0, traceId: "t".repeat(32), text })
+    }
+  }
+
+  /** Sends the conversation up to an event in parts. */
+  conversation(seq: number, epoch = "e1", parts = 2): void {
+    const text = JSON.stringify({ ...Fold.empty(epoch), seq })
+    const size = Math.ceil(text.length / parts)
+    for (let index = 0; index < parts; index++) {
+      const part = text.slice(index * size, (index + 1) * size)
+      this.send({ type: "conversation", sessionId: "s", epoch, seq, index, last: index === parts - 1, text: part })
     }
   }
 

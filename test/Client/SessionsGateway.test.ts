@@ -2,7 +2,7 @@
 import { Option, Redacted } from "effect"
 import * as fc from "fast-check"
 import { describe, expect, it } from "vitest"
-import type { SessionEvent, Sessions, SessionUpdate } from "../../src/Client/Client.ts"
+import { Fold, type SessionEvent, type Sessions, type SessionUpdate } from "../../src/Client/Client.ts"
 import { secret, tokenUntil } from "../Gateway/survival/Token.ts"
 import { times } from "../Scale.ts"
 import { withGatewayInTurns, withRealGateway } from "./GatewayHarness.ts"
@@ -40,12 +40,57 @@ const converse = async (sessions: Sessions, sessionId: string, content: string):
   )
 }
 
+/** The events of a session that exist. */
+const eventsOf = async (sessions: Sessions, sessionId: string): Promise<ReadonlyArray<SessionEvent>> => {
+  const events: Array<SessionEvent> = []
+  for await (const update of sessions.subscribe(sessionId)) {
+    if (update.type === "event") events.push(update.event)
+    if (update.type === "synced") break
+  }
+  return events
+}
+
 const transports = ["webSocket", "http"] as const
 
 /** What finds a request in the log: the id of its trace, or its own. */
 const traceIds = { webSocket: /^[0-9a-f]{32}$/, http: /^[0-9a-f]+-\d+$/ }
 
 describe.each(transports)("with the gateway by %s, the client of sessions", transport => {
+  it("shows the conversation over restarts as all events make it, and reads backwards in them", () =>
+    withRealGateway(async ({ connect, direct, restart }) => {
+      const sessions = connect({ transport })
+      const { id } = await sessions.create("echo")
+      await converse(sessions, id, "/long 200")
+      let fold = Fold.resume(Fold.empty(""))
+      const story: Array<string> = []
+      const reading = (async () => {
+        for await (const update of sessions.subscribe(id, { fold: true })) {
+          if (update.type === "conversation") fold = Fold.resume(update.conversation)
+          if (update.type === "event") Fold.add(fold, update.event)
+          if (story.at(-1) !== update.type) story.push(update.type)
+        }
+      })().catch(() => {})
+      await until(() => story.includes("synced"))
+      await restart()
+      await converse(sessions, id, "hello")
+      const all = await eventsOf(direct(), id)
+      await until(() => fold.conversation.seq >= all.length)
+      const whole = Fold.resume(Fold.empty(all.length === 0 ? "" : fold.conversation.epoch))
+      for (const event of all) Fold.add(whole, event)
+      expect(fold.conversation).toEqual(whole.conversation)
+      expect(story).toEqual(["conversation", "synced", "event"])
+
+      const backwards: Array<SessionEvent> = []
+      for (let page = await sessions.events(id, { limit: 7 }); ; ) {
+        backwards.unshift(...page.events)
+        if (!page.hasOlder) break
+        page = await sessions.events(id, { limit: 7, beforeSeq: page.events[0]!.seq, epoch: page.epoch })
+      }
+      expect(backwards).toEqual(all)
+      sessions.close()
+      await reading
+    }))
+
   it("makes, lists, starts, stops and deletes sessions", () =>
     withRealGateway(async ({ connect }) => {
       const sessions = connect({ transport })

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest"
 import {
   Conflict,
   ConnectionFailed,
+  Fold,
   makeClient,
   makeSessions,
   PreconditionFailed,
@@ -19,7 +20,7 @@ const examples = programsOf("docs/client.md")
 
 describe("docs/client.md", () => {
   it("has examples", () => {
-    expect(examples).toHaveLength(8)
+    expect(examples).toHaveLength(9)
   })
 
   const run = async (code: string, baseUrl: string) => {
@@ -28,6 +29,7 @@ describe("docs/client.md", () => {
       Conflict,
       ConnectionFailed,
       Effect,
+      Fold,
       PreconditionFailed,
       Redacted,
       ServiceUnavailable,

@@ -15,6 +15,7 @@ describe("docs/protocol.md", () => {
     const names = [
       ...Protocol.requestTypes,
       ...Object.values(Protocol.answerTypes),
+      ...Protocol.followingTypes,
       ...Protocol.eventTypes,
       ...Object.keys(Protocol.errorMeanings),
       ...Protocol.SessionState.literals
@@ -30,6 +31,7 @@ describe("docs/protocol.md", () => {
     const types = new Set<unknown>([
       ...Protocol.requestTypes,
       ...Object.values(Protocol.answerTypes),
+      ...Protocol.followingTypes,
       ...Protocol.eventTypes,
       "error"
     ])

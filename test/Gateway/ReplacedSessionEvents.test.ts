@@ -2,10 +2,12 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Duration, Effect, Layer, Option, type Utils } from "effect"
 import type { Scope } from "effect/Scope"
+import * as Conversations from "../../src/Gateway/Conversations.ts"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import * as Retention from "../../src/Gateway/SessionEvents/Retention.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { keyOf } from "../../src/Gateway/Sessions/Session/SessionRecords.ts"
+import type { Subscription } from "../../src/Gateway/Sessions.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import * as Sqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
@@ -52,6 +54,12 @@ const hasOtherEpoch: Check = function* (given) {
 
 const wrap = (text: string): string => text.replace("hello", "wrapped")
 
+/** The service forks what it stores: it ends with the test. */
+const readConversation = (stored: Context.Context<SessionEvents>, subscription: Subscription) =>
+  Effect.flatMap(Layer.build(Layer.provide(Conversations.layer, Layer.succeedContext(stored))), context =>
+    Context.get(context, Conversations.Conversations).read(subscription)
+  )
+
 /** A subscriber receives what was sent; what is read later is what was stored, or is read. */
 const hasOtherContent: Check = function* ({ id, sessions }) {
   const listener = yield* listen(sessions, id)
@@ -94,6 +102,37 @@ const members: { readonly [Member in keyof Port]: Replacement } = {
     function* ({ id, sessions }) {
       expect(yield* sessions.send(alice, id, "hello", "m1")).not.toBe("wrapped")
       expect(yield* sessions.send(alice, id, "hello", "m1")).toBe("wrapped")
+    }
+  ),
+  checkpoint: replaced(
+    ({ checkpoint }) => ({ checkpoint: session => counted(checkpoint(session)) }),
+    function* ({ id, sessions, stored }) {
+      const { subscription } = yield* listen(sessions, id)
+      yield* readConversation(stored, subscription)
+      expect(wrappedRuns).toBe(1)
+    }
+  ),
+  saveCheckpoint: replaced(
+    ({ saveCheckpoint }) => ({
+      saveCheckpoint: (session, checkpoint) => counted(saveCheckpoint(session, checkpoint))
+    }),
+    function* ({ events, id, sessions, stored }) {
+      const { subscription } = yield* listen(sessions, id)
+      const { epoch, headSeq } = subscription
+      const texts = Array.from({ length: 500 }, (_, index) =>
+        JSON.stringify({ type: "unknown", seq: headSeq + 1 + index })
+      )
+      const append = {
+        session: keyOf(alice.tenant, id),
+        epoch,
+        after: headSeq,
+        timestamp: 0,
+        texts,
+        recoveryState: null
+      }
+      yield* events.append(append)
+      yield* readConversation(stored, subscription)
+      yield* untilRun
     }
   ),
   renewEpoch: replaced(

@@ -229,6 +229,54 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       expect(yield* readAll("t/new")).toEqual({ events: [], history: begun })
     })
 
+    test("the newest checkpoint of a history is kept", function* (events) {
+      const save = (seq: number, text: string, epoch = "e1") => events.saveCheckpoint("t/s", { epoch, seq, text })
+      const kept = Effect.map(events.checkpoint("t/s"), Option.getOrUndefined)
+      yield* save(0, "too early")
+      expect(yield* kept).toBe(undefined)
+      yield* events.open("t/s", "e1")
+      yield* events.open("t/other", "e1")
+      yield* appendTo("t/s", 0, ["1", "2", "3"])
+      expect(yield* kept).toBe(undefined)
+      yield* save(4, "beyond the end")
+      yield* save(1, "of another epoch", "e0")
+      expect(yield* kept).toBe(undefined)
+      const text = JSON.stringify({ text: "ä😀\u0000\ud800" })
+      yield* save(2, text)
+      expect(yield* kept).toEqual({ epoch: "e1", seq: 2, text })
+      yield* save(1, "older")
+      expect(yield* kept).toMatchObject({ seq: 2, text })
+      yield* save(2, "once more")
+      yield* save(3, "newer")
+      expect(yield* kept).toEqual({ epoch: "e1", seq: 3, text: "newer" })
+      expect(yield* events.checkpoint("t/other")).toEqual(Option.none())
+      expect(yield* historyOf("t/s")).toMatchObject({ epoch: "e1", headSeq: 3 })
+      yield* events.renewEpoch("t/s", "e2")
+      yield* save(3, "of the old epoch")
+      expect(yield* kept).not.toMatchObject({ text: "of the old epoch" })
+      yield* save(1, "of the new epoch", "e2")
+      expect(yield* kept).toEqual({ epoch: "e2", seq: 1, text: "of the new epoch" })
+    })
+
+    test("a large checkpoint is kept", function* (events) {
+      yield* events.open("t/s", "e1")
+      const text = "ä".repeat(4 * pageCharacters)
+      yield* events.saveCheckpoint("t/s", { epoch: "e1", seq: 0, text })
+      const kept = yield* Effect.flatten(events.checkpoint("t/s"))
+      expect(kept.text === text).toBe(true)
+    })
+
+    test("of checkpoints that are saved at once the newest is kept", function* (events) {
+      yield* events.open("t/s", "e1")
+      yield* appendTo("t/s", 0, ["1", "2", "3", "4"])
+      yield* Effect.forEach(
+        [2, 4, 1, 3, 0],
+        seq => events.saveCheckpoint("t/s", { epoch: "e1", seq, text: `up to ${seq}` }),
+        { concurrency: "unbounded" }
+      )
+      expect(yield* Effect.flatten(events.checkpoint("t/s"))).toMatchObject({ seq: 4, text: "up to 4" })
+    })
+
     test("launch configurations are kept, replaced and removed with their session, not with its history", function* (events) {
       const none = { environment: null, deployment: null }
       const whole = { environment: '{"A":"ä😀"}', deployment: '{"large":"x"}' }
@@ -258,11 +306,14 @@ export const sessionEventsSuite = (name: string, make: Make) => {
     test("a session that is removed leaves nothing, and may begin again", function* (events) {
       yield* events.open("t/s", "e1")
       yield* appendTo("t/s", 0, ["1", "2"], { recoveryState: "x" })
+      yield* events.saveCheckpoint("t/s", { epoch: "e1", seq: 2, text: "{}" })
       yield* events.remove("t/s")
       yield* events.remove("t/s")
       expect(yield* events.find("t/s")).toEqual(Option.none())
       expect(yield* events.unfinished).toEqual([])
+      expect(yield* events.checkpoint("t/s")).toEqual(Option.none())
       yield* events.open("t/s", "e2")
+      expect(yield* events.checkpoint("t/s")).toEqual(Option.none())
       expect((yield* readAll("t/s")).events).toEqual([])
     })
 

@@ -1,6 +1,8 @@
 /** The layer in applications of hosts: prefixes, parts, identity, wrapped ports and the gateway, on both servers. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { follow, isDense } from "../Gateway/HttpSessions/DurableClient.ts"
+import * as Sessions from "../Gateway/HttpSessions/Fixture.ts"
 import { ask, directIdentity, firstFrame, foreign, identity, own, Port, serve } from "./Causeway/Host.ts"
 
 describe.each(["stock", "edge"] as const)("in an application on the %s server", kind => {
@@ -150,6 +152,46 @@ describe.each(["stock", "edge"] as const)("in an application on the %s server", 
       })
       expect(text).toContain('"key":"a"')
       expect(text).not.toContain("secret")
+    }).pipe(Effect.provide(serve(kind)))
+  )
+
+  it.scopedLive("sessions over HTTP are those of the host's users, and pages of others cannot use their cookies", () =>
+    Effect.gen(function* () {
+      const base = `http://127.0.0.1:${yield* Port}/agents/sessions`
+      const bearer = (user: string) => ({ authorization: `Bearer ${user}` })
+      const { id, tenant } = yield* Sessions.create(base, {}, bearer("anna"))
+      expect(tenant).toBe("acme")
+      const cookie = { cookie: "user=anna" }
+      const foreign = { ...cookie, origin: "https://evil.example.com" }
+      expect((yield* Sessions.ask(`${base}/${id}`, { headers: cookie })).status).toBe(200)
+      expect(Sessions.outcome(yield* Sessions.post(`${base}/${id}/start`, undefined, foreign))).toEqual({
+        status: 403,
+        error: "This origin may not connect"
+      })
+      for (const [user, status] of [
+        ["other", 404],
+        ["reader", 403],
+        ["root", 403],
+        ["stranger", 401],
+        ["late", 503]
+      ] as const) {
+        const asked = yield* Sessions.ask(`${base}/${id}`, { headers: bearer(user) })
+        expect([user, asked.status, typeof asked.json.error]).toEqual([user, status, "string"])
+      }
+      const empty = yield* Sessions.post(`${base}/${id}/messages`, {}, bearer("anna"))
+      expect(Sessions.outcome(empty)).toEqual({ status: 400, error: "Invalid request: content: is missing" })
+      const large = yield* Sessions.post(base, "x".repeat(1024 * 1024 + 1), bearer("anna"))
+      expect(Sessions.outcome(large)).toMatchObject({ status: 413 })
+      const head = yield* Sessions.ask(`${base}/${id}/events`, { method: "HEAD", headers: bearer("anna") })
+      expect([head.status, head.text]).toEqual([200, ""])
+      expect(head.headers.get("stream-next-offset")).toMatch(/^0{16}_/)
+      for (const live of ["sse", "long-poll"] as const) {
+        const follower = yield* follow(`${base}/${id}/events`, { live, headers: bearer("anna") })
+        const { json } = yield* Sessions.post(`${base}/${id}/messages`, { content: "one two" }, bearer("anna"))
+        yield* follower.until(event => event.type === "turn_completed" && event.turnId === json.turnId)
+        isDense(follower.events)
+      }
+      expect((yield* Sessions.ask(`${base}/${id}`, { method: "DELETE", headers: bearer("anna") })).status).toBe(204)
     }).pipe(Effect.provide(serve(kind)))
   )
 

@@ -5,18 +5,25 @@
 import * as Plain from "../Client.ts"
 
 export type {
+  AgentMessage,
   ConnectionStatus,
+  Conversation,
+  EventPage,
   FileContent,
   FileEntry,
   FileIteration,
   JsonFormat,
+  Message,
+  Part,
   Position,
   SentMessage,
   Session,
   SessionEvent,
   SessionPage,
-  SessionUpdate
+  SessionUpdate,
+  UserMessage
 } from "../Client.ts"
+export { Fold } from "../Client.ts"
 export * from "./Errors.ts"
 export { type ClientError, fromPlain, fromPlainSessions, type SessionsError } from "./Run.ts"
 
@@ -183,6 +190,7 @@ export const makeSessions = <E = never, R = never>(
       fileHistory: (sessionId, path) => ofSessions.call(signal => sessions.fileHistory(sessionId, path, { signal })),
       fileAtIteration: (sessionId, path, iteration) =>
         ofSessions.call(signal => sessions.fileAtIteration(sessionId, path, iteration, { signal })),
+      events: (sessionId, options) => ofSessions.call(signal => sessions.events(sessionId, { ...options, signal })),
       subscribe: (sessionId, options) => ofSessions.streamOf(sessions.subscribe(sessionId, options))
     }
   })

@@ -8,7 +8,7 @@ import { ConnectionFailed } from "../Errors.ts"
 import { readEvents } from "../EventStream.ts"
 import { parse, type Requests } from "../Requests.ts"
 import type { Position, SessionEvent } from "../SessionModel.ts"
-import { isEvent } from "./Link.ts"
+import { isNumbered } from "./Link.ts"
 
 /** The offset before the first event that is kept. */
 export const firstOffset = "-1"
@@ -27,6 +27,8 @@ export interface EventPage {
   readonly eventBytes: number
   readonly offset: string
   readonly epoch: string
+  /** The `seq` of the last event before the position. */
+  readonly seq: number
   /** Whether the session is deleted. */
   readonly isClosed: boolean
 }
@@ -40,14 +42,21 @@ interface Control {
 const isControl = ({ streamNextOffset }: Control): boolean => /^\d{16}_/.test(streamNextOffset)
 
 const pageOf = (data: string, control: string): EventPage => {
-  const events = parse<ReadonlyArray<object>>(data, Array.isArray, JSON)?.filter(isEvent)
+  const events = parse<ReadonlyArray<SessionEvent>>(data, events => events.every(isNumbered), JSON)
   const end = parse<Control>(control, isControl, JSON)
   if (events === undefined || end === undefined) {
     throw new ConnectionFailed("An event is not what the gateway sends", false)
   }
   const { streamClosed = false, streamNextOffset: offset } = end
   const eventBytes = Math.ceil((2 * data.length) / Math.max(1, events.length))
-  return { events, eventBytes, offset, epoch: epochOf(offset), isClosed: streamClosed }
+  return {
+    events,
+    eventBytes,
+    offset,
+    epoch: epochOf(offset),
+    seq: Number(offset.slice(0, 16)),
+    isClosed: streamClosed
+  }
 }
 
 /** The pages after an offset, while one event stream lasts. */

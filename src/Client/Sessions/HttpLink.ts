@@ -8,11 +8,13 @@ import {
   isClientError,
   RequestRefused,
   ResponseError,
+  ResponseTooLarge,
   type SessionsError
 } from "../Errors.ts"
-import type { ErrorCode } from "../SessionModel.ts"
+import type { ErrorCode, Session, SessionEvent } from "../SessionModel.ts"
 import { Lifetime, pause, Retries } from "../Time.ts"
-import { type EventPage, firstOffset, offsetOf, readPages } from "./EventPages.ts"
+import { firstOffset, offsetOf, readPages } from "./EventPages.ts"
+import { Following, type Gateway } from "./Following.ts"
 import { type Link, type LinkOptions, notify } from "./Link.ts"
 import { type Answer, type AnswerOf, type AskOptions, PendingBytes, type RequestFrame } from "./Requests.ts"
 import { pathOf, type Route, routeOf } from "./Routes.ts"
@@ -48,9 +50,6 @@ const mayBeDone = (error: ClientError): boolean =>
     ? error instanceof InvalidResponse || error.requestId === undefined
     : error instanceof ConnectionFailed
 
-/** A stream that is empty and ends before this time, in milliseconds, has failed. */
-const shortestStreamMs = 1000
-
 /** How work is repeated. */
 interface Persistence {
   readonly signal: AbortSignal
@@ -60,14 +59,14 @@ interface Persistence {
   readonly hasSession: boolean
 }
 
-/** A subscription. */
-interface Following {
-  readonly sessionId: string
-  /** The beginning of the next stream. */
-  offset: string
-  /** The epoch of the last answer; absent until the subscription is answered. */
-  epoch: string | undefined
-  readonly answer: (answer: AnswerOf<"subscribed">) => void
+type Subscribe = Extract<RequestFrame, { type: "subscribe" }>
+
+/** Older events of a session. */
+interface Older {
+  readonly session: Session
+  readonly events: ReadonlyArray<readonly [event: SessionEvent, bytes: number]>
+  /** Whether all that were asked for are kept. */
+  readonly recovered: boolean
 }
 
 /** The gateway over HTTP. There is no connection: it is open until it ends. */
@@ -77,9 +76,14 @@ export class HttpLink implements Link {
   /** The subscriptions, by session. */
   readonly #streams = new Map<string, Lifetime>()
   #isReached = false
+  #lastId = 0
   #ended: { readonly error: unknown } | undefined
 
   constructor(private readonly options: Omit<LinkOptions, "WebSocket">) {}
+
+  get maxResponseBytes(): number {
+    return this.options.requests.maxResponseBytes
+  }
 
   get isOpen(): boolean {
     return this.#ended === undefined
@@ -101,30 +105,36 @@ export class HttpLink implements Link {
     return () => {}
   }
 
-  async ask(frame: RequestFrame, { onAnswer, onLoss, signal }: AskOptions): Promise<Answer> {
+  async ask(frame: RequestFrame, options: AskOptions): Promise<Answer> {
     if (this.#ended !== undefined) throw this.#ended.error
-    if (frame.type === "subscribe") return this.#subscribe(frame, onAnswer)
+    if (frame.type === "subscribe") {
+      return frame.beforeSeq === undefined ? this.#subscribe(frame, options.onAnswer) : this.#readOlder(frame, options)
+    }
     if (frame.type === "unsubscribe") {
       this.#drop(frame.sessionId)
       return { type: "unsubscribed", id: "", sessionId: frame.sessionId }
     }
     const route = routeOf(frame)
     const release = this.#pending.add(route.request.body ?? "")
-    const rest = { isIdempotent: onLoss === "repeat", hasSession: "sessionId" in frame }
+    const rest = { isIdempotent: options.onLoss === "repeat", hasSession: "sessionId" in frame }
     const call = (signal: AbortSignal) => this.#persist({ signal, ...rest }, () => this.#send(route, signal))
-    return this.#limited(signal, call).finally(release)
+    return this.#limited(options.signal, call).finally(release)
   }
 
   abandon(sessionId: string, message: string): void {
     this.#drop(sessionId)
-    this.options.listener.onSubscriptionEnded(sessionId, new RequestRefused(message, "internal", true, ""))
+    this.options.listener.subscriptions.onSubscriptionEnded(
+      sessionId,
+      new RequestRefused(message, "internal", true, "")
+    )
   }
 
   end(error: unknown): void {
     if (this.#ended !== undefined) return
     this.#ended = { error }
     for (const lifetime of [...this.#calls, ...this.#streams.values()]) lifetime.end(error)
-    this.options.listener.onEnded(error)
+    this.options.listener.subscriptions.onEnded(error)
+    this.options.listener.pages.onEnded(error)
   }
 
   /** Runs a call within the time limit. */
@@ -194,80 +204,82 @@ export class HttpLink implements Link {
     this.#streams.delete(sessionId)
   }
 
-  #subscribe(
-    { afterSeq = 0, epoch, sessionId }: Extract<RequestFrame, { type: "subscribe" }>,
-    onAnswer: AskOptions["onAnswer"]
-  ): Promise<Answer> {
-    const { listener, requests } = this.options
+  #subscribe(frame: Subscribe, onAnswer: AskOptions["onAnswer"]): Promise<Answer> {
+    const { listener, path, requests } = this.options
+    const { sessionId } = frame
     this.#drop(sessionId)
     const lifetime = new Lifetime(requests.clock, undefined)
     this.#streams.set(sessionId, lifetime)
     const { signal } = lifetime
-    let isAnswered = false
+    const gateway: Gateway = {
+      requests,
+      path,
+      session: (id, signal) => this.#session(id, signal),
+      listener: listener.subscriptions,
+      onReached: () => this.#onReached()
+    }
     return new Promise((resolve, reject) => {
-      const following: Following = {
-        sessionId,
-        offset: epoch === undefined ? firstOffset : offsetOf({ epoch, seq: afterSeq }),
-        epoch: undefined,
-        answer: answer => {
-          isAnswered = true
-          onAnswer?.(answer)
-          resolve(answer)
-        }
-      }
-      const follow = (retries: Retries) => this.#follow(following, signal, retries)
+      const following = new Following(gateway, frame, signal, answer => {
+        onAnswer?.(answer)
+        resolve(answer)
+      })
+      const follow = (retries: Retries) => following.run(retries)
       this.#persist({ signal, isIdempotent: true, hasSession: true }, follow).catch((error: SessionsError) => {
         if (signal.aborted) return
         this.#drop(sessionId)
-        if (error instanceof RequestRefused && !isAnswered) reject(error)
-        else listener.onSubscriptionEnded(sessionId, error)
+        if (error instanceof RequestRefused && !following.isAnswered) reject(error)
+        else listener.subscriptions.onSubscriptionEnded(sessionId, error)
       })
     })
   }
 
-  /** Reads consecutive streams. Fails if one cannot be read, or the session is deleted. */
-  async #follow(following: Following, signal: AbortSignal, retries: Retries): Promise<never> {
-    const { path, requests } = this.options
-    for (;;) {
-      const startedAt = requests.clock.now()
-      const { offset } = following
-      try {
-        for await (const page of readPages(requests, path + pathOf(following.sessionId), offset, signal)) {
-          retries.accepted()
-          this.#onReached()
-          await this.#onPage(page, following, signal)
-        }
-      } catch (error) {
-        if (!(error instanceof Gone) || offset === firstOffset) throw error
-        // Events after the offset are no longer kept, or the history was replaced. All events that are kept follow.
-        following.offset = firstOffset
-        following.epoch = undefined
-        continue
-      }
-      if (following.offset === offset && requests.clock.now() - startedAt < shortestStreamMs) {
-        throw new ConnectionFailed("The event stream has ended at once", false)
-      }
-    }
+  async #session(sessionId: string, signal: AbortSignal): Promise<Session> {
+    const answer = await this.#send(routeOf({ type: "get_session", sessionId }), signal)
+    return (answer as AnswerOf<"session">).session
   }
 
-  async #onPage(page: EventPage, following: Following, signal: AbortSignal): Promise<void> {
-    const { listener } = this.options
-    const { epoch, events, eventBytes, isClosed, offset } = page
-    const { sessionId } = following
-    if (epoch !== following.epoch) {
-      const { session } = (await this.#send(routeOf({ type: "get_session", sessionId }), signal)) as AnswerOf<"session">
-      if (session.epoch !== epoch) throw new ConnectionFailed("The history has been replaced", false)
-      following.epoch = epoch
-      const recovered = following.offset !== firstOffset
-      following.answer({ type: "subscribed", id: "", session, epoch, headSeq: session.headSeq, recovered })
+  /** Reads a page of older events, and passes it on as the WebSocket does. */
+  async #readOlder(frame: Subscribe, { onAnswer, signal }: AskOptions): Promise<Answer> {
+    const { pages } = this.options.listener
+    const { events, recovered, session } = await this.#limited(signal, signal =>
+      this.#persist({ signal, isIdempotent: true, hasSession: true }, () => this.#older(frame, signal))
+    )
+    const id = String(++this.#lastId)
+    const { epoch, headSeq } = session
+    const answer: Answer = { type: "subscribed", id, session, epoch, headSeq, recovered }
+    onAnswer?.(answer)
+    for (const [event, bytes] of events) pages.onEvent(event, bytes)
+    pages.onEnd(id)
+    return answer
+  }
+
+  /** Reads older events from a stream, which it then ends. */
+  async #older(frame: Subscribe, signal: AbortSignal): Promise<Older> {
+    const { path, requests } = this.options
+    const { beforeSeq = 1, limit = 1, sessionId } = frame
+    const session = await this.#session(sessionId, signal)
+    const { epoch, headSeq } = session
+    const last = Math.min(beforeSeq - 1, headSeq)
+    const events: Array<readonly [SessionEvent, number]> = []
+    if (last < 1 || (frame.epoch !== undefined && frame.epoch !== epoch)) return { session, events, recovered: false }
+    const read = async (offset: string): Promise<void> => {
+      let bytes = 0
+      for await (const page of readPages(requests, path + pathOf(sessionId), offset, signal)) {
+        if (page.epoch !== epoch) throw new ConnectionFailed("The history has been replaced", false)
+        for (const event of page.events) if (event.seq <= last) events.push([event, page.eventBytes])
+        bytes += page.events.length * page.eventBytes
+        if (bytes / 2 > this.maxResponseBytes) throw new ResponseTooLarge(this.maxResponseBytes)
+        if (page.seq >= last) return
+      }
+      throw new ConnectionFailed("The event stream has ended", false)
     }
-    for (const event of events) {
-      // The reader of an earlier event may have ended the subscription.
-      signal.throwIfAborted()
-      listener.onEvent(event, eventBytes)
+    try {
+      await read(offsetOf({ epoch, seq: Math.max(0, last - limit) }))
+      return { session, events, recovered: true }
+    } catch (error) {
+      if (!(error instanceof Gone)) throw error
+      await read(firstOffset)
+      return { session, events, recovered: false }
     }
-    signal.throwIfAborted()
-    following.offset = offset
-    if (isClosed) throw new RequestRefused("The session was deleted", "not_found", false, "")
   }
 }

@@ -4,6 +4,7 @@ import {
   ConnectionFailed,
   isClientError,
   isSessionsError,
+  type RequestRefused,
   ResponseTooLarge,
   type SessionsError,
   Unauthorized
@@ -11,7 +12,7 @@ import {
 import { openSocket, parse, type Requests, type WebSocketConstructor, type WebSocketLike } from "../Requests.ts"
 import type { ConnectionStatus, SessionEvent } from "../SessionModel.ts"
 import { Lifetime, pause, Retries } from "../Time.ts"
-import { type Answer, type AskOptions, type RequestFrame, RequestTable, refusalOf } from "./Requests.ts"
+import { type Answer, type AnswerOf, type AskOptions, type RequestFrame, RequestTable, refusalOf } from "./Requests.ts"
 
 /** Milliseconds without a frame before a ping is sent, and before the connection is closed. */
 const pingAfterMs = 25_000
@@ -62,19 +63,31 @@ const whyRefused = async (requests: Requests, path: string, signal: AbortSignal)
   return error
 }
 
-/** The listener of events and of the connection. */
+/** The listeners of events and of the connection. */
 export interface LinkListener {
-  readonly onConnected: () => void
-  readonly onDisconnected: () => void
-  readonly onEvent: (event: SessionEvent, bytes: number) => void
-  /** A subscription has ended. */
-  readonly onSubscriptionEnded: (sessionId: string, error: SessionsError) => void
-  /** The link has ended; there will be no further connection. */
-  readonly onEnded: (error: unknown) => void
+  readonly subscriptions: {
+    readonly onConnected: () => void
+    readonly onDisconnected: () => void
+    readonly onEvent: (event: SessionEvent, bytes: number) => void
+    readonly onConversation: (part: AnswerOf<"conversation">) => void
+    /** A subscription has ended. */
+    readonly onSubscriptionEnded: (sessionId: string, error: SessionsError) => void
+    /** The link has ended; there will be no further connection. */
+    readonly onEnded: (error: unknown) => void
+  }
+  readonly pages: {
+    readonly onDisconnected: () => void
+    readonly onEvent: (event: SessionEvent, bytes: number) => void
+    /** The answers to a request have ended. */
+    readonly onEnd: (id: string, error?: RequestRefused) => void
+    readonly onEnded: (error: unknown) => void
+  }
 }
 
 /** The way to the gateway. */
 export interface Link {
+  /** The maximum number of characters of a frame, and of what comes in several. */
+  readonly maxResponseBytes: number
   /** Whether requests are sent at once. */
   readonly isOpen: boolean
   /** Connects now. Fails if the first attempt fails. */
@@ -100,8 +113,8 @@ export const notify = (onStatus: ((status: ConnectionStatus) => void) | undefine
   }
 }
 
-/** Whether a received object is an event. */
-export const isEvent = (frame: object): frame is SessionEvent => {
+/** Whether a received object belongs to a position of a session. */
+export const isNumbered = (frame: object): frame is SessionEvent | AnswerOf<"conversation"> => {
   const { seq, sessionId, type } = frame as Partial<SessionEvent>
   return Number.isSafeInteger(seq) && typeof sessionId === "string" && typeof type === "string"
 }
@@ -132,6 +145,11 @@ export class GatewayLink implements Link {
     this.#lifetime = new Lifetime(options.requests.clock, undefined)
     this.#retries = new Retries(options.requests)
     this.#table = new RequestTable(options.requests, options.timeoutMs, () => this.#lastError)
+  }
+
+  /** The maximum number of characters of a frame, and of what comes in several. */
+  get maxResponseBytes(): number {
+    return this.options.requests.maxResponseBytes
   }
 
   get isOpen(): boolean {
@@ -174,7 +192,8 @@ export class GatewayLink implements Link {
     this.#table.failAll(error)
     for (const { reject } of this.#opening) reject(error)
     this.#opening.clear()
-    this.options.listener.onEnded(error)
+    this.options.listener.subscriptions.onEnded(error)
+    this.options.listener.pages.onEnded(error)
     this.#lifetime.end()
   }
 
@@ -284,7 +303,7 @@ export class GatewayLink implements Link {
     for (const { resolve } of this.#opening) resolve()
     this.#opening.clear()
     notify(this.options.onStatus, { type: "connected" })
-    this.options.listener.onConnected()
+    this.options.listener.subscriptions.onConnected()
     this.#table.connected(frame => socket.send(frame))
   }
 
@@ -292,25 +311,32 @@ export class GatewayLink implements Link {
     if (this.#socket === undefined) return
     this.#socket = undefined
     this.#table.disconnected()
-    this.options.listener.onDisconnected()
+    this.options.listener.subscriptions.onDisconnected()
+    this.options.listener.pages.onDisconnected()
   }
 
   #onFrame(text: string): void {
-    const { listener, requests } = this.options
+    const {
+      listener: { pages, subscriptions },
+      requests
+    } = this.options
     if (text.length > requests.maxResponseBytes) throw new ResponseTooLarge(requests.maxResponseBytes)
     const frame = parse<object>(text, frame => typeof frame === "object" && frame !== null, JSON)
     if (frame === undefined) return
     this.#retries.accepted()
     if ("seq" in frame) {
-      if (!isEvent(frame)) return
+      if (!isNumbered(frame)) return
       this.#table.onEvent()
-      listener.onEvent(frame, 2 * text.length)
+      if (frame.type === "conversation") return subscriptions.onConversation(frame)
+      subscriptions.onEvent(frame, 2 * text.length)
+      pages.onEvent(frame, 2 * text.length)
       return
     }
     const answer = frame as Answer
     if (this.#table.settle(answer)) return
-    if (answer.type === "error" && answer.id === undefined && answer.sessionId !== undefined) {
-      listener.onSubscriptionEnded(answer.sessionId, refusalOf(answer))
-    }
+    if (answer.type === "subscription_ended") pages.onEnd(answer.id)
+    if (answer.type !== "error") return
+    if (answer.id !== undefined) pages.onEnd(answer.id, refusalOf(answer))
+    else if (answer.sessionId !== undefined) subscriptions.onSubscriptionEnded(answer.sessionId, refusalOf(answer))
   }
 }

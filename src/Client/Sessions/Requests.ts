@@ -26,7 +26,17 @@ export type RequestFrame =
     >
   | OfSession<"stop_session">
   | OfSession<"delete_session">
-  | OfSession<"subscribe", { readonly afterSeq?: number; readonly epoch?: string }>
+  | OfSession<
+      "subscribe",
+      {
+        readonly afterSeq?: number
+        readonly epoch?: string
+        readonly fold?: boolean
+        readonly untilSeq?: number
+        readonly beforeSeq?: number
+        readonly limit?: number
+      }
+    >
   | OfSession<"unsubscribe">
   | OfSession<"send_message", { readonly content: string; readonly clientMessageId?: string }>
   | OfSession<"interrupt_turn", { readonly turnId?: string }>
@@ -49,6 +59,16 @@ export type Answer =
       "subscribed",
       { readonly session: Session; readonly epoch: string; readonly headSeq: number; readonly recovered: boolean }
     >
+  | {
+      readonly type: "conversation"
+      readonly sessionId: string
+      readonly epoch: string
+      readonly seq: number
+      readonly index: number
+      readonly last: boolean
+      readonly text: string
+    }
+  | To<"subscription_ended", { readonly sessionId: string }>
   | To<"unsubscribed", { readonly sessionId: string }>
   | To<"accepted", { readonly turnId?: string }>
   | To<"file_list", { readonly entries: ReadonlyArray<FileEntry> }>
@@ -100,10 +120,7 @@ export type OnLoss =
 export interface AskOptions {
   readonly onLoss: OnLoss
   readonly signal?: AbortSignal | undefined
-  /**
-   * Called with the answer before any later frame is read. A link that follows a session by itself over a lost history
-   * calls it again with the answer `subscribed` for the new one.
-   */
+  /** Called with the answer before any later frame is read. */
   readonly onAnswer?: (answer: Answer) => void
 }
 
@@ -223,7 +240,7 @@ export class RequestTable {
 
   /** Settles the request of an answer. Returns whether there is one. */
   settle(answer: Answer): boolean {
-    const pending = this.#unanswered.get(answer.id ?? "")
+    const pending = "id" in answer ? this.#unanswered.get(answer.id ?? "") : undefined
     if (pending === undefined) return false
     this.#unanswered.delete(pending.id)
     this.#receivedAt = this.requests.clock.now()

@@ -1,5 +1,6 @@
 /** Subscriptions to the events of sessions, over consecutive connections. */
-import { AnswerLost, RequestRefused, refused, type SessionsError } from "../Errors.ts"
+import type { Conversation } from "../Conversation/Conversation.ts"
+import { AnswerLost, RequestRefused, ResponseTooLarge, refused, type SessionsError } from "../Errors.ts"
 import type { Position, SessionEvent, SessionUpdate } from "../SessionModel.ts"
 import { Backoff, type Clock } from "../Time.ts"
 import type { Link } from "./Link.ts"
@@ -27,8 +28,14 @@ class Reader {
   /** @param position the last event; `start`: none, `reset`: none, because a new history has replaced the old one */
   constructor(
     public position: Position | "start" | "reset",
+    /** Whether it gets the conversation in the place of the events before a position. */
+    readonly folds: boolean,
     private readonly maxBytes: number
   ) {}
+
+  get wantsConversation(): boolean {
+    return this.folds && typeof this.position === "string"
+  }
 
   push(update: SessionUpdate, bytes = smallUpdate): void {
     this.#queue.push({ update, bytes })
@@ -72,6 +79,15 @@ class Reader {
   }
 }
 
+/** A conversation of its own for each reader, which may change it. */
+const parsed = (text: string): Conversation | undefined => {
+  try {
+    return JSON.parse(text) as Conversation
+  } catch {
+    return undefined
+  }
+}
+
 /** The subscription to one session over the current connection, and its readers. */
 class Channel {
   readonly readers = new Set<Reader>()
@@ -81,6 +97,8 @@ class Channel {
   #isSubscribed = false
   /** The answer to it; absent before the first one. */
   #current: AnswerOf<"subscribed"> | undefined
+  /** The parts of the conversation that were received, while it is. */
+  #parts: Array<string> | undefined
   #cancelRetry = () => {}
 
   constructor(
@@ -91,9 +109,13 @@ class Channel {
     this.#backoff = new Backoff(clock)
   }
 
-  /** Subscribes from the position of the slowest reader; the others skip known events. */
+  /**
+   * Subscribes from the position of the slowest reader; the others skip known events. While a reader wants the
+   * conversation, the subscription begins with it, and the readers of events wait for the next one.
+   */
   refresh(): void {
     this.#cancelRetry()
+    this.#parts = undefined
     if (!this.link.isOpen) return
     const { link, sessionId } = this
     const readers = [...this.readers].filter(({ state }) => state !== "paused")
@@ -107,20 +129,25 @@ class Channel {
     const epoch = positions[0]?.epoch
     const isSame = positions.length === readers.length && positions.every(position => position.epoch === epoch)
     const afterSeq = isSame ? Math.min(...positions.map(({ seq }) => seq)) : 0
+    const fold = readers.some(({ wantsConversation }) => wantsConversation)
+    const from = fold ? { fold } : isSame && epoch !== undefined && { afterSeq, epoch }
     const round = ++this.#round
     this.#isSubscribed = true
     link
       .ask(
-        { type: "subscribe", sessionId, ...(isSame && epoch !== undefined && { afterSeq, epoch }) },
+        { type: "subscribe", sessionId, ...from },
         {
           onLoss: "drop",
           onAnswer: answer => {
-            if (round === this.#round && answer.type === "subscribed") this.#onSubscribed(answer)
+            if (round !== this.#round || answer.type !== "subscribed") return
+            this.#current = answer
+            if (fold) this.#awaitConversation(answer)
+            else this.#onSubscribed(answer)
           }
         }
       )
       .catch(error => {
-        if (round === this.#round) this.#onRefused(error, afterSeq)
+        if (round === this.#round) this.#onRefused(error, fold ? 0 : afterSeq)
       })
   }
 
@@ -128,6 +155,7 @@ class Channel {
   onEvent(event: SessionEvent, bytes: number): void {
     const { seq } = event
     let isFull = false
+    let isLost = false
     for (const reader of this.readers) {
       const { position, state } = reader
       if ((state !== "live" && state !== "trimmed") || typeof position === "string") continue
@@ -136,6 +164,12 @@ class Channel {
       if (seq > position.seq && !reader.hasRoom(bytes)) {
         reader.state = "paused"
         isFull = true
+        continue
+      }
+      if (seq > position.seq + 1 && reader.folds) {
+        reader.position = "start"
+        reader.isSynced = false
+        isLost = true
         continue
       }
       if (seq > position.seq + 1) {
@@ -149,7 +183,35 @@ class Channel {
       this.#sync(reader)
     }
     this.#backoff.reset()
-    if (isFull && [...this.readers].every(({ state }) => state === "paused")) this.refresh()
+    if (isLost || (isFull && [...this.readers].every(({ state }) => state === "paused"))) this.refresh()
+  }
+
+  /** Adds a part of the conversation. The last one is passed to the readers that want it. */
+  onConversation({ epoch, index, last, seq, text }: AnswerOf<"conversation">): void {
+    const parts = this.#parts
+    if (parts === undefined) return
+    if (index !== parts.length) return this.link.abandon(this.sessionId, "A part of a conversation is missing")
+    parts.push(text)
+    const size = parts.reduce((sum, part) => sum + part.length, 0)
+    if (size > this.link.maxResponseBytes) throw new ResponseTooLarge(this.link.maxResponseBytes)
+    if (!last) return
+    this.#parts = undefined
+    for (const reader of this.readers) {
+      if (!reader.wantsConversation || reader.state === "paused") continue
+      if (!reader.hasRoom(2 * size)) {
+        reader.state = "paused"
+        continue
+      }
+      const conversation = parsed(parts.join(""))
+      if (conversation === undefined) return this.link.abandon(this.sessionId, "A conversation is not valid")
+      reader.position = { epoch, seq }
+      reader.push({ type: "conversation", conversation, position: reader.position }, 2 * size)
+      reader.state = "live"
+      this.#sync(reader)
+    }
+    this.#backoff.reset()
+    const states = [...this.readers].map(({ state }) => state)
+    if (states.includes("waiting") || !states.includes("live")) this.refresh()
   }
 
   /** Subscribes again later. */
@@ -170,17 +232,28 @@ class Channel {
     for (const reader of this.readers) reader.fail(error)
   }
 
+  #awaitConversation({ epoch }: AnswerOf<"subscribed">): void {
+    this.#parts = []
+    for (const reader of this.readers) {
+      if (reader.state === "paused") continue
+      reader.state = "waiting"
+      if (!reader.wantsConversation || reader.position !== "reset") continue
+      reader.push({ type: "reset", epoch })
+      reader.isSynced = false
+      reader.position = "start"
+    }
+  }
+
   #onSubscribed(answer: AnswerOf<"subscribed">): void {
-    this.#current = answer
     const { epoch, headSeq, recovered } = answer
-    let isBeyond = false
+    let isLost = false
     for (const reader of this.readers) {
       if (reader.state === "paused") continue
       const { position } = reader
       const isKnown = typeof position !== "string" && position.epoch === epoch
-      if (isKnown && position.seq > headSeq) {
+      if (isKnown ? position.seq > headSeq : reader.folds) {
         reader.position = "reset"
-        isBeyond = true
+        isLost = true
         continue
       }
       if (!isKnown) {
@@ -193,7 +266,7 @@ class Channel {
       reader.state = recovered ? "live" : "trimmed"
       this.#sync(reader)
     }
-    if (isBeyond) this.refresh()
+    if (isLost) this.refresh()
   }
 
   /** Notifies a reader once that it has received all earlier events. */
@@ -231,14 +304,15 @@ export class Subscriptions {
     private readonly maxBytes: number
   ) {}
 
-  /** The updates of a session after a position, or from its first event on. */
+  /** The updates of a session after a position, or from its first event or its conversation on. */
   async *read(
     sessionId: string,
     after: Position | undefined,
+    fold: boolean,
     signal: AbortSignal
   ): AsyncGenerator<SessionUpdate, void> {
     const release = this.link().hold()
-    const reader = new Reader(after ?? "start", this.maxBytes)
+    const reader = new Reader(after ?? "start", fold, this.maxBytes)
     let channel: Channel
     try {
       channel = this.#channel(sessionId)
@@ -284,6 +358,10 @@ export class Subscriptions {
 
   onEvent(event: SessionEvent, bytes: number): void {
     this.#channels.get(event.sessionId)?.onEvent(event, bytes)
+  }
+
+  onConversation(part: AnswerOf<"conversation">): void {
+    this.#channels.get(part.sessionId)?.onConversation(part)
   }
 
   onSubscriptionEnded(sessionId: string, error: SessionsError): void {

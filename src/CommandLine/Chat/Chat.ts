@@ -117,6 +117,8 @@ const follow = (
       switch (update.type) {
         case "event":
           return isKnown(update.event) ? onEvent(update.event) : Effect.void
+        case "conversation":
+          return Effect.void
         case "synced":
           return Effect.asVoid(Deferred.succeed(synced, undefined))
         case "reset":

@@ -30,8 +30,20 @@ export interface FeedOwner {
   readonly onDeleted: () => void
   /** Called when events were removed before they could be sent. */
   readonly onLost: () => void
+  /** Called after the last event that was requested. */
+  readonly onComplete: (feed: Feed) => void
   /** Called when the events cannot be read. */
   readonly onUnreadable: (feed: Feed) => void
+}
+
+/** Which events a feed sends. */
+export interface Range {
+  /** The `seq` before the first one. */
+  readonly after: number
+  /** The last one; none if it is absent. */
+  readonly until?: number
+  /** Whether events are skipped that are no longer kept at the first read. */
+  readonly maySkip: boolean
 }
 
 /**
@@ -44,6 +56,7 @@ export interface FeedOwner {
 export class Feed implements Subscriber {
   private state: FeedState = "new"
   private cursor = 0
+  private until = Number.POSITIVE_INFINITY
   private maySkip = false
   private subscription: Subscription | undefined
 
@@ -63,13 +76,15 @@ export class Feed implements Subscriber {
     return this.outbox.hasRoom
   }
 
-  /** Starts after an event. With `maySkip`, events that are no longer kept at the first read are skipped. */
-  begin(subscription: Subscription, after: number, maySkip: boolean): void {
+  /** Starts to send. */
+  begin(subscription: Subscription, { after, maySkip, until = Number.POSITIVE_INFINITY }: Range): void {
     if (this.state !== "new") return
     this.subscription = subscription
     this.cursor = after
+    this.until = until
     this.maySkip = maySkip
-    this.fallBehind()
+    if (after >= until) this.complete()
+    else this.fallBehind()
   }
 
   onFrames(frames: ReadonlyArray<Frame>): void {
@@ -112,6 +127,7 @@ export class Feed implements Subscriber {
     this.maySkip = false
     const newer = frames.filter(({ seq }) => seq > this.cursor)
     const isAllSent = this.send(newer)
+    if (this.cursor >= this.until) return
     if (!isAllSent || this.cursor < this.subscription!.publishedSeq()) return this.fallBehind()
     this.state = "live"
     if (newer.length === 0) this.outbox.sendEvents(newer)
@@ -127,7 +143,9 @@ export class Feed implements Subscriber {
   }
 
   /** Sends as many events as there is room for. Returns whether these were all. */
-  private send(frames: ReadonlyArray<Frame>): boolean {
+  private send(all: ReadonlyArray<Frame>): boolean {
+    const isLast = all.length > 0 && all.at(-1)!.seq >= this.until
+    const frames = isLast ? all.filter(({ seq }) => seq <= this.until) : all
     for (let sent = 0; sent < frames.length; ) {
       if (!this.hasRoom) return false
       const next = this.nextWrite(frames, sent)
@@ -135,7 +153,13 @@ export class Feed implements Subscriber {
       sent += next.length
       this.outbox.sendEvents(next)
     }
+    if (this.cursor >= this.until) this.complete()
     return true
+  }
+
+  private complete(): void {
+    this.end()
+    this.owner.onComplete(this)
   }
 
   /** The frames that are sent in one write, at least one. */

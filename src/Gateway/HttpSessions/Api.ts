@@ -102,6 +102,15 @@ const Event = Schema.Unknown.annotations({
   jsonSchema: { type: "object", description: "An event of the session, as the AsyncAPI document describes it." }
 })
 
+const Conversation = Schema.Unknown.annotations({
+  identifier: "Conversation",
+  jsonSchema: {
+    type: "object",
+    description:
+      "The messages of a session with what the agent did, the requests that wait for a person, and the state of the run, as the AsyncAPI document describes it."
+  }
+})
+
 const EventStream = Schema.String.pipe(
   HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/event-stream" })
 ).annotations({ description: "Server-Sent Events: `data` is a JSON array of events, `control` has the next offset." })
@@ -197,6 +206,15 @@ export const SessionRoutes = HttpApiGroup.make("sessions")
       .addError(GatewayTimeout.Wire)
       .middleware(ObjectBody)
       .annotate(OpenApi.Transform, Description.interrupt)
+  )
+  .add(
+    HttpApiEndpoint.get("conversation", "/sessions/:id/conversation")
+      .setPath(Path)
+      .setHeaders(Conditions)
+      .addSuccess(Conversation)
+      .addSuccess(empty(304, "The conversation is that of If-None-Match."))
+      .addError(NotFound.Wire)
+      .annotate(OpenApi.Transform, Description.conversation)
   )
   .add(
     HttpApiEndpoint.get("events", "/sessions/:id/events")

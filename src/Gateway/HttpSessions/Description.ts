@@ -175,6 +175,22 @@ export const interrupt = operation({
   answers: { ...errors, ...withId, 200: { ...turn, description: "The turn that is interrupted." } }
 })
 
+export const conversation = operation({
+  operationId: "getConversation",
+  summary: "Read the conversation of a session",
+  description: "All events that are kept, folded into messages. It is a fraction of the size of the events.",
+  answers: {
+    ...errors,
+    ...withId,
+    200: {
+      description: "The conversation up to the newest event.",
+      headers: { ETag: header("The epoch of the history and the newest event.", `"${offset}"`, true) },
+      example: { epoch, seq: 7, trimmedSeq: 0 }
+    }
+  },
+  never: [413]
+})
+
 const streamHeaders = {
   "Stream-Next-Offset": header("The `offset` of the next request.", offset),
   "Stream-Up-To-Date": header("`true` if the answer has the newest event.", "true"),

@@ -6,7 +6,7 @@
  */
 import { Effect, Exit, Scope } from "effect"
 import type { BodyWriter, Outlet } from "../../Http/Reply.ts"
-import { Feed, type FeedOwner, type Outbox } from "../Clients/Feed.ts"
+import { Feed, type FeedOwner, type Outbox, type Range } from "../Clients/Feed.ts"
 import type { ClientsShape } from "../Clients.ts"
 import type { Claim } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
@@ -52,12 +52,8 @@ export interface Shared {
 }
 
 /** Where a stream begins. */
-export interface Beginning {
+export interface Beginning extends Pick<Range, "after" | "maySkip"> {
   readonly subscription: Subscription
-  /** The event before the first one. */
-  readonly after: number
-  /** Whether events that are no longer kept are skipped. */
-  readonly maySkip: boolean
 }
 
 /** One stream. It has no fiber. */
@@ -70,7 +66,7 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
   private isBlocked = false
   /** No event follows. */
   private isOver = false
-  /** The end was sent, or nobody waits for it. */
+  /** The end was sent, or no client waits for it. */
   private isEnded = false
   private isDeleted = false
   private endAt: number
@@ -116,8 +112,8 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
     if (this.isOver) return this.end()
     this.endAt = this.shared.now() + timing.duration * (0.95 + 0.1 * this.shared.random())
     this.slot.offer({ onReclaim: () => this.end() })
-    const { after, maySkip, subscription } = this.beginning!
-    this.feed.begin(subscription, after, maySkip)
+    const { subscription, ...range } = this.beginning!
+    this.feed.begin(subscription, range)
   }
 
   onDrain(): void {
@@ -157,6 +153,10 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
   }
 
   onLost(): void {
+    this.end()
+  }
+
+  onComplete(): void {
     this.end()
   }
 

@@ -8,6 +8,7 @@ import { Clients } from "../Clients.ts"
 import type { Subscription } from "../Sessions.ts"
 import { errorOf } from "./Errors.ts"
 import { type Beginning, type Client, EventStream, type Shared, timing } from "./EventStream.ts"
+import type { Followed } from "./Followed.ts"
 
 /** Opens event streams. */
 export interface EventStreams {
@@ -25,8 +26,8 @@ export interface EventStreams {
 const next = (random: Random.Random) => () => Effect.runSync(random.next)
 
 /** Ends its streams as the service drains, and at the end of the scope. */
-export const make: Effect.Effect<EventStreams, never, Clients | DrainingSignal | Scope.Scope> = Effect.gen(
-  function* () {
+export const make = (followed: Followed): Effect.Effect<EventStreams, never, Clients | DrainingSignal | Scope.Scope> =>
+  Effect.gen(function* () {
     const clients = yield* Clients
     const draining = yield* DrainingSignal
     const clock = yield* Effect.clock
@@ -83,6 +84,7 @@ export const make: Effect.Effect<EventStreams, never, Clients | DrainingSignal |
             const stream = new EventStream(client, slot, scope, shared)
             streams.add(stream)
             occupancy.set(true)
+            yield* Scope.extend(followed.enter(client.caller, sessionId), scope)
             const subscribed = clients.sessions.subscribe(client.caller, sessionId, stream.feed).pipe(
               Scope.extend(scope),
               Effect.mapError(errorOf),
@@ -96,5 +98,4 @@ export const make: Effect.Effect<EventStreams, never, Clients | DrainingSignal |
           })
         )
     }
-  }
-)
+  })

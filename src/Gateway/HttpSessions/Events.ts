@@ -1,19 +1,31 @@
-/** The events of a session by the read side of the Durable Streams protocol: pages, long polls and streams. */
+/**
+ * The events of a session by the read side of the Durable Streams protocol: pages, long polls and streams. And what they
+ * are folded into.
+ */
 import { Clock, type Context, Deferred, Duration, Effect, Either, FiberId, Random } from "effect"
 import { MiB } from "../../base/Bytes.ts"
-import { type ApiError, BadRequest, Gone, InternalServerError, ServiceUnavailable } from "../../Http/ApiError.ts"
+import {
+  type ApiError,
+  BadRequest,
+  Gone,
+  InternalServerError,
+  NotFound,
+  ServiceUnavailable
+} from "../../Http/ApiError.ts"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Reply from "../../Http/Reply.ts"
 import { turnOf } from "../../Upstream/PlatformSocket.ts"
 import { pageEvents, sizeOf } from "../Clients/Replays.ts"
 import { Clients, type ClientsShape } from "../Clients.ts"
+import { Conversations } from "../Conversations.ts"
 import { sharedPool } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
-import type { Subscriber, Subscription } from "../Sessions.ts"
+import type { Caller, Subscriber, Subscription } from "../Sessions.ts"
 import * as DurableStream from "./DurableStream.ts"
 import { errorOf } from "./Errors.ts"
 import type { Beginning, Client } from "./EventStream.ts"
 import * as EventStreams from "./EventStreams.ts"
+import * as Followed from "./Followed.ts"
 
 /** A page ends with the event that reaches this number of bytes. */
 const pageBytes = 8 * MiB
@@ -37,6 +49,7 @@ export interface Query extends Client {
 }
 
 const json = "application/json"
+const eventStream = "text/event-stream"
 
 const gone = () => new Gone({ error: "Events after this offset are no longer kept; read from -1" })
 
@@ -62,6 +75,12 @@ interface Page {
   readonly types: ReadonlyArray<string>
   readonly from: DurableStream.Position
   readonly end: DurableStream.End
+}
+
+/** The answers if the events of a session cannot be read. */
+const unreadable = {
+  SessionUnreadable: () => Effect.fail(new InternalServerError({ error: "The events of the session cannot be read" })),
+  StoreUnavailable: () => Effect.fail(ServiceUnavailable.later("Store unavailable"))
 }
 
 /** Reads the events from a position on, up to {@link pageBytes}. */
@@ -93,15 +112,10 @@ const readPage = ({ after, maySkip, subscription }: Beginning): Effect.Effect<Pa
     }
     const isUpToDate = seq >= subscription.publishedSeq()
     return { texts, types, from: { epoch, seq: from }, end: { position: { epoch, seq }, isUpToDate, isClosed: false } }
-  }).pipe(
-    Effect.catchTags({
-      SessionUnreadable: () => new InternalServerError({ error: "The events of the session cannot be read" }),
-      StoreUnavailable: () => ServiceUnavailable.later("Store unavailable")
-    })
-  )
+  }).pipe(Effect.catchTags(unreadable))
 
 /** A subscriber to which nothing is sent. */
-const nobody: Subscriber = { onFrames: () => {}, onDeleted: () => {}, onLost: () => {} }
+const silent: Subscriber = { onFrames: () => {}, onDeleted: () => {}, onLost: () => {} }
 
 /** Answers with a page, or says that the client has it. */
 const reply = (
@@ -141,6 +155,7 @@ const waitOf = (expiresAt: number | undefined): Effect.Effect<Duration.Duration>
 const poll = (
   { sessions, tags, takeSlot }: ClientsShape,
   draining: Context.Tag.Service<DrainingSignal>,
+  followed: Followed.Followed,
   read: typeof readPage,
   { caller, cursor: last, expiresAt, ifNoneMatch, sessionId }: Query,
   start: DurableStream.Start
@@ -155,6 +170,7 @@ const poll = (
       slot => Effect.sync(() => slot.release())
     )
     slot.offer({ onReclaim: end })
+    yield* followed.enter(caller, sessionId)
     const subscription = yield* Effect.mapError(sessions.subscribe(caller, sessionId, subscriber), errorOf)
     const beginning = { subscription, ...(yield* beginningOf(start, subscription)) }
     const { epoch } = subscription
@@ -183,11 +199,27 @@ const poll = (
     return reply(page, { ...page.end, cursor }, ifNoneMatch, uncached)
   }).pipe(Effect.scoped)
 
+/** The end of the events of a session that was deleted since the client's last request. */
+const closed = ({ live }: Query, position: DurableStream.Position): Reply.Reply => {
+  const end = { position, isUpToDate: true, isClosed: true }
+  const headers = { ...DurableStream.headersOf(end), ...uncached }
+  switch (live) {
+    case undefined:
+      return Reply.json("[]", headers)
+    case "long-poll":
+      return Reply.empty(204, headers)
+    case "sse":
+      return Reply.jsonWith(DurableStream.eventsOf([], end), { "content-type": eventStream, ...uncached })
+  }
+}
+
 /** Answers requests for events. */
 export const make = Effect.gen(function* () {
+  const conversations = yield* Conversations
   const clients = yield* Clients
   const draining = yield* DrainingSignal
-  const streams = yield* EventStreams.make
+  const followed = yield* Followed.make
+  const streams = yield* EventStreams.make(followed)
   const pool = sharedPool("capacity for pages of events", pages)
 
   const read =
@@ -200,7 +232,7 @@ export const make = Effect.gen(function* () {
   /** The events that are stored, or with HEAD the position of the newest one. */
   const page = ({ caller, ifNoneMatch, isHead, sessionId }: Query, start: DurableStream.Start) =>
     Effect.gen(function* () {
-      const subscription = yield* Effect.mapError(clients.sessions.subscribe(caller, sessionId, nobody), errorOf)
+      const subscription = yield* Effect.mapError(clients.sessions.subscribe(caller, sessionId, silent), errorOf)
       const { epoch, headSeq } = subscription
       const head = { position: { epoch, seq: headSeq }, isUpToDate: true, isClosed: false }
       if (isHead) {
@@ -220,16 +252,48 @@ export const make = Effect.gen(function* () {
   const stream = (query: Query, start: DurableStream.Start) =>
     Effect.map(
       streams.open(query, query.sessionId, subscription => beginningOf(start, subscription)),
-      opened => Reply.written("text/event-stream", opened, { ...uncached, "x-accel-buffering": "no" }, opened.release)
+      opened => Reply.written(eventStream, opened, { ...uncached, "x-accel-buffering": "no" }, opened.release)
     )
 
-  return (query: Query): Effect.Effect<Reply.Reply, ApiError> => {
-    const start = DurableStream.startOf(query.offset)
-    if (Either.isLeft(start)) return new BadRequest({ error: start.left })
-    if (query.isHead || query.live === undefined) return page(query, start.right)
+  const answer = (query: Query, start: DurableStream.Start): Effect.Effect<Reply.Reply, ApiError> => {
+    if (query.isHead || query.live === undefined) return page(query, start)
     if (query.offset === undefined) return new BadRequest({ error: "offset is required with live" })
     return query.live === "sse"
-      ? stream(query, start.right)
-      : poll(clients, draining, read(query.caller.tenant), query, start.right)
+      ? stream(query, start)
+      : poll(clients, draining, followed, read(query.caller.tenant), query, start)
+  }
+
+  return {
+    /** Answers a request for events. */
+    answer: (query: Query): Effect.Effect<Reply.Reply, ApiError> => {
+      const started = DurableStream.startOf(query.offset)
+      if (Either.isLeft(started)) return new BadRequest({ error: started.left })
+      const start = started.right
+      return Effect.catchAll(answer(query, start), error =>
+        error instanceof NotFound && typeof start !== "string" && followed.has(query.caller, query.sessionId, start)
+          ? Effect.succeed(closed(query, start))
+          : Effect.fail(error)
+      )
+    },
+    /** Answers a request for the conversation of a session, whose tag is the position of its newest event. */
+    conversation: (
+      caller: Caller,
+      sessionId: string,
+      ifNoneMatch: string | undefined
+    ): Effect.Effect<Reply.Reply, ApiError> =>
+      Effect.gen(function* () {
+        const subscription = yield* Effect.mapError(clients.sessions.subscribe(caller, sessionId, silent), errorOf)
+        const tagged = ({ epoch, seq }: DurableStream.Position) => ({
+          etag: `"${DurableStream.offsetOf({ epoch, seq })}"`,
+          ...revalidated
+        })
+        const { epoch, headSeq: seq } = subscription
+        const current = tagged({ epoch, seq })
+        if (ifNoneMatch === current.etag) return Reply.empty(304, current)
+        const read = yield* conversations
+          .read(subscription)
+          .pipe(Effect.catchTags({ ...unreadable, SessionsBusy: error => Effect.fail(errorOf(error)) }))
+        return Reply.json(read.text, tagged(read))
+      }).pipe(Effect.scoped)
   }
 })

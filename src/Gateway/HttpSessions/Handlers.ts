@@ -5,6 +5,7 @@ import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import type { Incoming } from "../../Http/Endpoints.ts"
 import * as Reply from "../../Http/Reply.ts"
 import { Clients } from "../Clients.ts"
+import type { Conversations } from "../Conversations.ts"
 import type { Answer, AnswerOf } from "../Protocol/Answer.ts"
 import type { Session } from "../Protocol/Fields.ts"
 import type { Call, Refused, RequestError } from "../Requests.ts"
@@ -110,8 +111,10 @@ const make = Effect.gen(function* () {
     },
     interrupt: ({ incoming, path: { id: sessionId }, payload }) =>
       Effect.map(ask(incoming, "accepted", { type: "interrupt_turn", id, sessionId, ...payload }), turnReply),
+    conversation: ({ headers, incoming, path }) =>
+      events.conversation(callerOf(incoming), path.id, headers["if-none-match"]),
     events: ({ headers, incoming, path, urlParams: { cursor, live, offset } }) =>
-      events({
+      events.answer({
         caller: callerOf(incoming),
         expiresAt: incoming.identity?.expiresAt,
         sessionId: path.id,
@@ -125,4 +128,7 @@ const make = Effect.gen(function* () {
 })
 
 /** Serves sessions over HTTP until the scope closes. */
-export const layer: Layer.Layer<HttpSessions, never, Clients | DrainingSignal> = Layer.scoped(HttpSessions, make)
+export const layer: Layer.Layer<HttpSessions, never, Clients | Conversations | DrainingSignal> = Layer.scoped(
+  HttpSessions,
+  make
+)

@@ -16,6 +16,7 @@ import {
   Timestamp,
   TraceId
 } from "./Fields.ts"
+import { conversationBytes } from "./Limits.ts"
 import type { RequestType } from "./Request.ts"
 
 const answer = <Type extends string, Fields extends Schema.Struct.Fields>(
@@ -47,6 +48,23 @@ export const ErrorAnswer = Schema.Struct({
 })
 export type ErrorAnswer = (typeof ErrorAnswer)["Type"]
 
+/** A part of a conversation. It has no `id`, as it is one of many. */
+const ConversationAnswer = Schema.Struct({
+  type: Schema.Literal("conversation"),
+  sessionId: SessionId,
+  epoch: Epoch,
+  seq: described(Count, "The newest event in the conversation. The events after it follow."),
+  index: described(Count, "The number of the part, from 0."),
+  last: described(Schema.Boolean, "Whether it is the last part."),
+  text: described(
+    Schema.String,
+    `A part of the conversation as JSON text, at most ${conversationBytes} bytes in UTF-8. All parts together are the text.`
+  )
+}).annotations({
+  identifier: schemaName("conversation", "Answer"),
+  description: "Follows `subscribed` if the request has `fold`."
+})
+
 /** The answers to requests, by `type`. */
 export const Answer = Schema.Union(
   answer("session_created", "Answers `create_session`.", { session: Session }),
@@ -64,9 +82,17 @@ export const Answer = Schema.Union(
     headSeq: described(Count, "The `seq` of the newest event at this time. Events up to it are missed events."),
     recovered: described(
       Schema.Boolean,
-      "Whether the events continue after `afterSeq`. If not, all events that are kept follow."
+      "Whether the events continue after `afterSeq`. If not, all events that are kept follow. With `beforeSeq`: whether none of the events is missing."
     )
   }),
+  ConversationAnswer,
+  answer(
+    "subscription_ended",
+    "Follows the last event of a `subscribe` with `untilSeq` or `beforeSeq`, with its `id`.",
+    {
+      sessionId: SessionId
+    }
+  ),
   answer("unsubscribed", "Answers `unsubscribe`.", { sessionId: SessionId }),
   answer("accepted", "Answers `send_message`, `interrupt_turn` and `answer`.", {
     turnId: optional(described(Identifier, "The turn that the message started, or the interrupted turn."))
@@ -134,6 +160,9 @@ export const answerTypes = {
   file_at_iteration: "file_content",
   ping: "pong"
 } as const satisfies Readonly<Record<RequestType, AnswerType>>
+
+/** The types of what may follow the answer to `subscribe`, in addition to events. */
+export const followingTypes = ["conversation", "subscription_ended"] as const satisfies ReadonlyArray<AnswerType>
 
 /** The answer to a request with a `type`, if it succeeds. */
 export type AnswerTo<Type extends RequestType> = Extract<Answer, { readonly type: (typeof answerTypes)[Type] }>

@@ -1,7 +1,7 @@
 /** The client protocol in the AsyncAPI document, generated from the schemas of the protocol. */
 import type { JsonObject } from "../../base/Json/Parsing.ts"
 import { type Channel, definitionsOf, messageOf, ref } from "../../Http/OpenApi/AsyncApi.ts"
-import { Answer, answerTypes } from "./Answer.ts"
+import { Answer, answerTypes, followingTypes } from "./Answer.ts"
 import { closeCodes } from "./Codes.ts"
 import { Envelope, EventBody } from "./Event.ts"
 import * as Examples from "./Examples.ts"
@@ -69,13 +69,13 @@ const operationsOf = (
   events: {
     action: "send",
     channel,
-    description: "The events of the sessions that the connection has subscribed to.",
+    description: "The events of the sessions that the connection has subscribed to, and what belongs to subscriptions.",
     messages: events.map(ofChannel)
   }
 })
 
 /** The description of the protocol in the document. */
-export const description = `Sessions with agents over one WebSocket. A client sends requests, each with an \`id\` that it chooses. The answer has the same \`id\`. The client receives the events of the sessions that it has subscribed to. Each event has a \`seq\`, which numbers the events of a session without gaps. An answer has no \`seq\`. Limits of a connection: ${Limits.frameBytes} bytes per frame, ${Limits.requestsInFlight} requests in flight, ${Limits.messagesPerSecond} frames per second, ${Limits.subscriptions} subscriptions.`
+export const description = `Sessions with agents over one WebSocket. A client sends requests, each with an \`id\` that it chooses. The answer has the same \`id\`. The client receives the events of the sessions that it has subscribed to. Each event has a \`seq\`, which numbers the events of a session without gaps. An answer has none, except that a conversation has the \`seq\` where it ends. Limits of a connection: ${Limits.frameBytes} bytes per frame, ${Limits.requestsInFlight} requests in flight, ${Limits.messagesPerSecond} frames per second, ${Limits.subscriptions} subscriptions.`
 
 /** The gateway's WebSocket at a path. */
 export const channelAt = (address: string): Channel => {
@@ -102,10 +102,10 @@ export const channelAt = (address: string): Channel => {
       }
     ],
     messages: Object.fromEntries(messages.map(({ key, message }) => [key, message])),
-    operations: operationsOf(
-      schemas,
-      messages.map(({ key }) => key).filter(key => key.endsWith("Event"))
-    ),
+    operations: operationsOf(schemas, [
+      ...messages.map(({ key }) => key).filter(key => key.endsWith("Event")),
+      ...followingTypes.map(type => schemaName(type, "Answer"))
+    ]),
     schemas
   }
 }

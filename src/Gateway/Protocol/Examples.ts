@@ -77,6 +77,16 @@ export const answers: { readonly [Type in AnswerType]: Extract<Answer, { readonl
   session: { type: "session", id, session },
   session_deleted: { type: "session_deleted", id, sessionId },
   subscribed: { type: "subscribed", id, session, epoch, headSeq: 6, recovered: true },
+  conversation: {
+    type: "conversation",
+    sessionId,
+    epoch,
+    seq: 6,
+    index: 0,
+    last: false,
+    text: '{"epoch":"e_5d0c","seq":6,'
+  },
+  subscription_ended: { type: "subscription_ended", id, sessionId },
   unsubscribed: { type: "unsubscribed", id, sessionId },
   accepted: { type: "accepted", id, turnId },
   file_list: { type: "file_list", id, entries: [{ path: "README.md", type: "file", timestamp, ...file }] },

@@ -41,6 +41,12 @@ export const deploymentBytes = 64 * 1024
 /** Sessions in one answer to `list_sessions`. */
 export const listedSessions = 200
 
+/** The largest `limit` of events before a `seq`, and the default. */
+export const pagedEvents = { most: 1000, default: 100 } as const
+
+/** Bytes of the slice of a conversation in one frame, in UTF-8. */
+export const conversationBytes = 256 * 1024
+
 /** Characters of the cursor of a list. */
 export const cursorChars = 4096
 

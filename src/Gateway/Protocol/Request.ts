@@ -17,7 +17,7 @@ import {
   schemaName,
   variables
 } from "./Fields.ts"
-import { listedSessions } from "./Limits.ts"
+import { listedSessions, pagedEvents } from "./Limits.ts"
 
 const request = <Type extends string, Fields extends Schema.Struct.Fields>(
   type: Type,
@@ -28,6 +28,10 @@ const request = <Type extends string, Fields extends Schema.Struct.Fields>(
     identifier: schemaName(type, "Request"),
     description
   })
+
+/** A whole number from 1 to a limit. */
+const upTo = (most: number) =>
+  Integer.pipe(Schema.between(1, most, { message: () => `must be a whole number from 1 to ${most}` }))
 
 const clientMessageId = optional(
   described(
@@ -101,7 +105,28 @@ export const Request = Schema.Union(
         "The last `seq` that the client has received. The default is 0, which requests all events that are kept."
       )
     ),
-    epoch: optional(described(Epoch, "The epoch of `afterSeq`. Not checked if absent."))
+    epoch: optional(described(Epoch, "The epoch of `afterSeq` or `beforeSeq`. Not checked if absent.")),
+    fold: optional(
+      described(
+        Schema.Boolean,
+        "Whether the conversation comes first, in `conversation` frames, and then the events after it. Not with `afterSeq`."
+      )
+    ),
+    untilSeq: optional(
+      described(Count, "The last event to send. The subscription then ends with `subscription_ended`.")
+    ),
+    beforeSeq: optional(
+      described(
+        Count,
+        "Requests only the newest `limit` events before this `seq`, which `subscription_ended` follows. Another subscription to the session continues. Not with `afterSeq`, `untilSeq` or `fold`."
+      )
+    ),
+    limit: optional(
+      described(
+        upTo(pagedEvents.most),
+        `The largest number of events before \`beforeSeq\`, 1 to ${pagedEvents.most}. The default is ${pagedEvents.default}.`
+      )
+    )
   }),
   request("unsubscribe", "Ends a subscription.", { sessionId: SessionId }),
   request("send_message", "Sends a message, which starts a turn. A session that is not active is started first.", {

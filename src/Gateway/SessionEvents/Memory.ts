@@ -4,6 +4,7 @@
 import { Clock, type Context, Duration, Effect, Layer, Option } from "effect"
 import {
   type Append,
+  type Checkpoint,
   type EventPage,
   type History,
   type LaunchConfiguration,
@@ -27,6 +28,7 @@ interface Held {
   history: History
   readonly kept: Array<Kept>
   bytes: number
+  checkpoint?: Checkpoint
   /** By id, oldest first. `seq` is the event with which the receipt is kept. */
   readonly receipts: Map<string, { readonly receipt: Receipt; readonly seq: number }>
 }
@@ -86,6 +88,14 @@ class Stored {
     return history
   }
 
+  saveCheckpoint(session: string, checkpoint: Checkpoint): void {
+    const { epoch, seq } = checkpoint
+    const held = this.histories.get(session)
+    if (held === undefined || held.history.epoch !== epoch || held.history.headSeq < seq) return
+    const { checkpoint: known } = held
+    if (known === undefined || known.epoch !== epoch || known.seq <= seq) held.checkpoint = checkpoint
+  }
+
   configuration(session: string): LaunchConfiguration {
     return this.configurations.get(session) ?? { environment: null, deployment: null }
   }
@@ -117,6 +127,8 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
     read: (session, after, limit) =>
       Effect.sync(() => Option.map(Option.fromNullable(histories.get(session)), held => pageAfter(held, after, limit))),
     receipt: (session, id) => Effect.sync(() => Option.fromNullable(histories.get(session)?.receipts.get(id)?.receipt)),
+    checkpoint: session => Effect.sync(() => Option.fromNullable(histories.get(session)?.checkpoint)),
+    saveCheckpoint: (session, checkpoint) => Effect.sync(() => stored.saveCheckpoint(session, checkpoint)),
     renewEpoch: (session, epoch) =>
       Effect.sync(() => {
         const known = histories.get(session)

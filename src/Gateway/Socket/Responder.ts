@@ -6,11 +6,12 @@ import type { LogValue } from "../../base/Observability/LogValue.ts"
 import * as FrameSummary from "../../base/Observability/LogValue.ts"
 import type { MetricTags } from "../../base/Observability/MetricTags.ts"
 import { type Connection, textFrames } from "../../Http/WebSocket.ts"
+import { turnOf } from "../../Upstream/PlatformSocket.ts"
 import type { Identity } from "../Authentication.ts"
 import type { Outbox } from "../Clients/Feed.ts"
 import type { Claim, FairPool } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
-import { type Answer, errorAnswer } from "../Protocol/Answer.ts"
+import { type Answer, type AnswerOf, errorAnswer } from "../Protocol/Answer.ts"
 import { encode } from "../Protocol.ts"
 import { type Failure, Refused } from "../Requests.ts"
 import type { Frame } from "../Sessions.ts"
@@ -161,6 +162,33 @@ export class Responder implements Outbox {
       return Effect.sync(() => leave())
     })
     return this.logged(answer, sent)
+  }
+
+  /**
+   * Sends the frames of a conversation, each once there is room for it. The conversation counts as memory of the claim
+   * until the last frame is queued. It may be reclaimed while the client reads nothing.
+   *
+   * @param bytes of the conversation
+   */
+  sendConversation(
+    frames: Iterable<AnswerOf<"conversation">>,
+    bytes: number,
+    claim: Claim
+  ): Effect.Effect<void, Refused> {
+    return Effect.gen(this, function* () {
+      if (!claim.resize(bytes)) return yield* Effect.fail(unsendable)
+      claim.offer({ isReclaimable: () => this.isStalled(), onReclaim: () => this.connection.terminate() })
+      for (const frame of frames) {
+        yield* turnOf(frame.text.length)
+        yield* Effect.async<void>(resume => {
+          const leave = this.whenRoom(() => {
+            this.send(frame.type, encode(frame))
+            resume(Effect.void)
+          })
+          return Effect.sync(() => leave())
+        })
+      }
+    })
   }
 
   answerFailure(id: string, failure: Failure): Effect.Effect<void> {

@@ -6,6 +6,7 @@ import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import type {
   Append,
+  Checkpoint,
   History,
   LaunchConfiguration,
   OutOfStep,
@@ -23,12 +24,19 @@ export type EventWrite =
   | { readonly op: "configure"; readonly session: string; readonly configuration: LaunchConfiguration }
   | { readonly op: "remove"; readonly session: string }
 
+/** A write that needs no ownership of the session. */
+export interface CheckpointWrite {
+  readonly op: "saveCheckpoint"
+  readonly session: string
+  readonly checkpoint: Checkpoint
+}
+
 /** A write with which a node gives up the ownership of a session, if nodes share a database. */
 interface Release {
   readonly op: "release"
 }
 
-const weigh = (write: EventWrite | Release): GroupCommit.Weight => {
+const weigh = (write: EventWrite | CheckpointWrite | Release): GroupCommit.Weight => {
   switch (write.op) {
     case "append":
       return { operations: write.texts.length + 1, bytes: write.texts.reduce((sum, text) => sum + text.length, 64) }
@@ -36,6 +44,8 @@ const weigh = (write: EventWrite | Release): GroupCommit.Weight => {
       const { deployment, environment } = write.configuration
       return { operations: 1, bytes: 64 + (deployment?.length ?? 0) + (environment?.length ?? 0) }
     }
+    case "saveCheckpoint":
+      return { operations: 1, bytes: 64 + write.checkpoint.text.length }
     default:
       return { operations: 1, bytes: 64 }
   }
@@ -48,7 +58,7 @@ const metrics = GroupCommit.metrics("the histories of sessions", {
 })
 
 /** A committer of writes. It registers its metrics with the value 0. Writes that open a history return it. */
-export const make = <W extends EventWrite | Release, E>(
+export const make = <W extends EventWrite | CheckpointWrite | Release, E>(
   options: Pick<GroupCommit.Options<W, History | undefined, E>, "commit" | "prepare">
 ): Effect.Effect<GroupCommit.GroupCommit<W, History | undefined, E>, never, Scope.Scope> =>
   Effect.flatMap(MetricTags.current, tags =>

@@ -152,6 +152,10 @@ const ofSessions: ReadonlyArray<string> = [
   "CREATE INDEX receipts_by_age ON causeway.receipts (history, seq, place)",
   `CREATE TABLE causeway.launch_configurations (
     session text COLLATE "C" NOT NULL PRIMARY KEY, environment text, deployment text
+  )`,
+  // A cache of the conversation of a history, of which nodes write the newest without owning it.
+  `CREATE TABLE causeway.checkpoints (
+    history bigint PRIMARY KEY, seq bigint NOT NULL, epoch text NOT NULL, text text NOT NULL
   )`
 ]
 
@@ -161,6 +165,7 @@ const compression = `DO $$ BEGIN
   ALTER TABLE causeway.changes ALTER COLUMN value SET COMPRESSION lz4;
   ALTER TABLE causeway.events ALTER COLUMN text SET COMPRESSION lz4;
   ALTER TABLE causeway.histories ALTER COLUMN recovery_state SET COMPRESSION lz4;
+  ALTER TABLE causeway.checkpoints ALTER COLUMN text SET COMPRESSION lz4;
 EXCEPTION WHEN feature_not_supported THEN NULL; END $$`
 
 /** A text in SQL is checked when it is created: what it calls comes before it. */

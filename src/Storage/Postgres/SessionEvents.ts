@@ -65,8 +65,8 @@ export interface Options {
 /** A node that is gone is noticed after this time, or at most after twice this time. */
 export const defaultLease = Duration.seconds(10)
 
-/** The timeout of a portion of a trim, in milliseconds. */
-const trimTimeoutMillis = 6000
+/** The timeout of a portion of a trim, and of a checkpoint, which may be large, in milliseconds. */
+const longTimeoutMillis = 6000
 
 /** This node among those that share the database. */
 interface Presence {
@@ -171,6 +171,9 @@ export const make = (
       read: (session, after, limit) =>
         Effect.map(reads.read(SessionQueries.page(session, after, limit)), Option.fromNullable),
       receipt: (session, id) => Effect.map(reads.read(SessionQueries.receipt(session, id)), Option.fromNullable),
+      checkpoint: session => Effect.map(reads.read(SessionQueries.checkpoint(session)), Option.fromNullable),
+      saveCheckpoint: (session, checkpoint) =>
+        writes.read(SessionQueries.saveCheckpoint(session, checkpoint), longTimeoutMillis),
       configuration: session => reads.read(SessionQueries.configuration(session)),
       summaries: sessions => reads.read(SessionQueries.summaries(sessions)),
       sessions: (after, limit) => reads.read(SessionQueries.sessions(after, limit)),
@@ -182,7 +185,7 @@ export const make = (
       trim: age =>
         atNow(now => {
           const before = Math.trunc(now - Duration.toMillis(age))
-          return portions(size => writes.read(SessionQueries.trim(before, size), trimTimeoutMillis))
+          return portions(size => writes.read(SessionQueries.trim(before, size), longTimeoutMillis))
         })
     })
     const nodes = makeNodes({ presence, reads, writes, owned, notifications, leased: bySystemClock(leased) })

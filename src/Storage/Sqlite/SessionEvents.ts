@@ -13,7 +13,7 @@ import {
 } from "../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import type * as GroupCommit from "../Commit/GroupCommit.ts"
-import type { EventWrite } from "../Commit/SessionCommit.ts"
+import type { CheckpointWrite, EventWrite } from "../Commit/SessionCommit.ts"
 import * as SessionCommit from "../Commit/SessionCommit.ts"
 import * as Database from "./Database/Database.ts"
 import { hasRoom } from "./Database/Files.ts"
@@ -36,7 +36,7 @@ type Service = Context.Tag.Service<SessionEvents>
 const trimPortion = 500
 
 const outcomeOf = (
-  write: EventWrite,
+  write: EventWrite | CheckpointWrite,
   outcome: EventOutcome | WriteFailure
 ): Either.Either<History | undefined, OutOfStep | StoreUnavailable> => {
   switch (outcome._tag) {
@@ -49,7 +49,7 @@ const outcomeOf = (
   }
 }
 
-type Group = GroupCommit.GroupCommit<EventWrite, History | undefined, OutOfStep | StoreUnavailable>
+type Group = GroupCommit.GroupCommit<EventWrite | CheckpointWrite, History | undefined, OutOfStep | StoreUnavailable>
 
 interface Opened {
   readonly group: Group
@@ -79,7 +79,7 @@ const open = (
       })
     })
     yield* DiskMetrics.files("sessions.db", file)
-    const group = yield* SessionCommit.make<EventWrite, OutOfStep | StoreUnavailable>({
+    const group = yield* SessionCommit.make<EventWrite | CheckpointWrite, OutOfStep | StoreUnavailable>({
       commit: (writes, now) =>
         Effect.map(commit(writes, now), outcomes =>
           outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome))
@@ -143,6 +143,15 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
         Effect.asVoid(Effect.catchTag(members.open(session, epoch), "SessionElsewhere", Effect.die)),
       release: () => Effect.void,
       receipt: (session, id) => find(queries => queries.receipt(session, id)),
+      checkpoint: session => find(queries => queries.checkpoint(session), session),
+      saveCheckpoint: (session, checkpoint) =>
+        Effect.asVoid(
+          Effect.catchTag(
+            use(({ group }) => group.submit({ op: "saveCheckpoint", session, checkpoint })),
+            "OutOfStep",
+            Effect.die
+          )
+        ),
       configuration: session => read(queries => queries.configuration(session), session),
       summaries: sessions =>
         Effect.tap(

@@ -49,9 +49,15 @@ it("a feed sends each event once and in order, whatever it is given live, and wh
         },
         whenRoom: () => {}
       }
-      const owner = { onBehind: () => {}, onDeleted: () => {}, onLost: () => {}, onUnreadable: () => {} }
+      const owner = {
+        onBehind: () => {},
+        onDeleted: () => {},
+        onLost: () => {},
+        onComplete: () => {},
+        onUnreadable: () => {}
+      }
       const feed = new Feed(outbox, owner)
-      feed.begin({ publishedSeq: () => last } as Partial<Subscription> as Subscription, after, false)
+      feed.begin({ publishedSeq: () => last } as Partial<Subscription> as Subscription, { after, maySkip: false })
       const read = (overlap: number, limit: number): void => {
         if (feed.wanted === undefined) return
         const from = Math.max(1, feed.position + 1 - overlap)
@@ -116,12 +122,13 @@ const feedOf = (
     onBehind: feed => replays.add(tenant, feed),
     onDeleted: () => {},
     onLost: () => {},
+    onComplete: () => {},
     onUnreadable: () => {
       failures++
     }
   })
   const subscription = { headSeq: head, trimmedSeq: 0, publishedSeq: () => head, read } as unknown as Subscription
-  feed.begin(subscription, 0, false)
+  feed.begin(subscription, { after: 0, maySkip: false })
   return {
     sent,
     writes,

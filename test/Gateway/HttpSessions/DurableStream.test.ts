@@ -53,7 +53,7 @@ describe("cursors", () => {
     )
   })
 
-  it("never decrease while a stream goes on", () => {
+  it("never decrease during a stream", () => {
     const cursor = new DurableStream.Cursor(now, "3", () => 0.01)
     assert.deepStrictEqual(
       [0, 20_000, 40_000, 60_000].map(later => cursor.at(now + later)),

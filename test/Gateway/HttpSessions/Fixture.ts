@@ -1,7 +1,9 @@
 /** Requests to sessions over HTTP. */
+import http from "node:http"
 import { expect } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Option, type Scope } from "effect"
 import type { Event, Session } from "../../../src/Gateway/Protocol.ts"
+import { Changes } from "../../../src/Simulator/Changes.ts"
 
 export interface Asked {
   readonly method?: string
@@ -76,3 +78,64 @@ export const eventsUntil = (
       if (events.some(matches)) return events
     }
   })
+
+/** An answer that is read as it arrives. */
+export interface Reading {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | ReadonlyArray<string> | undefined>>
+  readonly text: () => string
+  readonly until: (matches: (text: string) => boolean) => Effect.Effect<void>
+  /** Whether the answer has come whole, once it has ended. */
+  readonly isWhole: Effect.Effect<boolean>
+  /** Stops reading. */
+  readonly pause: () => void
+  readonly resume: () => void
+}
+
+/** Reads an answer until the scope closes. */
+export const open = (
+  url: string,
+  headers: Readonly<Record<string, string>> = {}
+): Effect.Effect<Reading, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const changes = new Changes()
+    let text = ""
+    let isWhole: boolean | undefined
+    const request = yield* Effect.acquireRelease(
+      // A connection of its own, which nothing else waits for.
+      Effect.sync(() => http.get(url, { headers, agent: false })),
+      request => Effect.sync(() => request.destroy())
+    )
+    const response = yield* Effect.async<http.IncomingMessage>(resume => {
+      request.once("response", response => resume(Effect.succeed(response)))
+      request.on("error", () => {})
+    })
+    response.setEncoding("utf8")
+    response.on("data", (chunk: string) => {
+      text += chunk
+      changes.notify()
+    })
+    response.on("error", () => {})
+    response.on("close", () => {
+      isWhole = response.complete
+      changes.notify()
+    })
+    return {
+      status: response.statusCode!,
+      headers: response.headers,
+      text: () => text,
+      until: matches =>
+        changes.until(() => {
+          if (matches(text)) return Option.some(undefined)
+          if (isWhole !== undefined) throw new Error(`The answer has ended: ${text}`)
+          return Option.none()
+        }),
+      isWhole: changes.until(() => Option.fromNullable(isWhole)),
+      pause: () => response.pause(),
+      resume: () => response.resume()
+    }
+  })
+
+/** The control events of a stream. */
+export const controlsOf = (text: string): ReadonlyArray<Readonly<Record<string, unknown>>> =>
+  [...text.matchAll(/^event: control\ndata: (.*)$/gm)].map(([, json]) => JSON.parse(json!))

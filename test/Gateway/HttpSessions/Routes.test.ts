@@ -88,7 +88,7 @@ describe("Sessions over HTTP", () => {
       [`${base}/${id}/answers`, { requestId: "q" }, 400, /answer/],
       [`${base}/${id}/interrupt`, { turnId: "" }, 400, /turnId: must not be empty/],
       [`${base}/a%20b/stop`, undefined, 400, /id: must be 1 to 128 letters/],
-      [`${base}/nobody/stop`, undefined, 404, /There is no session "nobody"/],
+      [`${base}/absent/stop`, undefined, 404, /There is no session "absent"/],
       [base, `{"agentType":"${"x".repeat(1024 * 1024)}"}`, 413, /The request body has \d+ bytes; the limit is 1048576/],
       [base, `{"a":${"[".repeat(300)}${"]".repeat(300)}}`, 413, /nested more than 257 levels/],
       [base, `{"a":[${"0,".repeat(70_000)}0]}`, 413, /more than 65536 members/]
@@ -113,6 +113,27 @@ describe("Sessions over HTTP", () => {
     }
     expect((yield* ask(`${base}?cursor=zz`)).status).toBe(400)
     expect((yield* ask(base, { method: "PUT" })).status).toBe(405)
+  })
+
+  live("the conversation is that of all events, and is not sent again while it is the same", function* ({ base }) {
+    const { id } = yield* create(base)
+    yield* post(`${base}/${id}/messages`, { content: "hello" })
+    yield* eventsUntil(base, id, ({ type }) => type === "turn_completed")
+    yield* post(`${base}/${id}/stop`)
+    const read = yield* ask(`${base}/${id}/conversation`)
+    expect([read.status, JSON.parse(read.text)]).toEqual([
+      200,
+      expect.objectContaining({ seq: expect.any(Number), epoch: expect.any(String) })
+    ])
+    expect(read.text).toContain("hello")
+    const etag = read.headers.get("etag")!
+    const again = yield* ask(`${base}/${id}/conversation`, { headers: { "if-none-match": etag } })
+    expect([again.status, again.text, again.headers.get("etag")]).toEqual([304, "", etag])
+    yield* post(`${base}/${id}/start`)
+    const changed = yield* ask(`${base}/${id}/conversation`, { headers: { "if-none-match": etag } })
+    expect(changed.status).toBe(200)
+    expect(changed.headers.get("etag")).not.toBe(etag)
+    expect((yield* ask(`${base}/absent/conversation`)).status).toBe(404)
   })
 
   live("the limits of bodies are those of frames", function* () {

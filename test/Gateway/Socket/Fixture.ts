@@ -9,9 +9,10 @@ import { WebSocket } from "ws"
 import * as Tracer from "../../../src/base/Observability/Tracer.ts"
 import * as Access from "../../../src/Gateway/Access.ts"
 import { GatewayGroup } from "../../../src/Gateway/Api.ts"
-import { layerAccess } from "../../../src/Gateway/Authentication/Credentials.ts"
 import * as Authentication from "../../../src/Gateway/Authentication.ts"
+import { layerAccess } from "../../../src/Gateway/Clients/Credentials.ts"
 import * as Clients from "../../../src/Gateway/Clients.ts"
+import * as Conversations from "../../../src/Gateway/Conversations.ts"
 import { SessionsGroup } from "../../../src/Gateway/HttpSessions/Api.ts"
 import * as SessionEndpoints from "../../../src/Gateway/HttpSessions/Endpoints.ts"
 import * as HttpSessions from "../../../src/Gateway/HttpSessions/Handlers.ts"
@@ -85,6 +86,7 @@ export const make = (options: Options = {}) =>
           Layer.merge(HttpSessions.layer),
           Layer.merge(layerAccess),
           Layer.provideMerge(Clients.layer({ ...Clients.defaults, ...options.socket })),
+          Layer.provideMerge(Conversations.layer),
           Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...options.settings })),
           Layer.provide(mortalLayer(Context.merge(stored, clients), life)),
           Layer.provide(authentication),
@@ -165,7 +167,7 @@ interface ConnectOptions {
   readonly protocols?: ReadonlyArray<string>
 }
 
-const isEvent = (frame: Answer | Event): frame is Event => "seq" in frame
+const isEvent = (frame: Answer | Event): frame is Event => "seq" in frame && frame.type !== "conversation"
 
 /**
  * Connects until the scope closes. Whatever waits for a frame, or for the connection itself, can be interrupted; a wait
@@ -199,7 +201,7 @@ export const connect = (
       Effect.suspend(() => {
         // Another one each time that the effect is run, so that a repeated request does not find the answer to the first.
         const id = own ?? `r${++lastId}`
-        const isAnswer = (frame: Answer | Event) => !isEvent(frame) && frame.id === id
+        const isAnswer = (frame: Answer | Event) => !isEvent(frame) && "id" in frame && frame.id === id
         socket.send(JSON.stringify({ ...request, id }), () => undefined)
         return until(isAnswer, `the answer to ${request.type}`) as Effect.Effect<Answer>
       })

@@ -93,8 +93,8 @@ export const connect = (
         socket.on("message", data => {
           const text = String(data)
           const frame: Answer | Event = JSON.parse(text)
-          if ("seq" in frame) onEvent(frame, text)
-          else if (frame.id !== undefined) {
+          if ("traceId" in frame) onEvent(frame, text)
+          else if ("id" in frame && frame.id !== undefined) {
             waiting.get(frame.id)?.(frame)
             waiting.delete(frame.id)
           }

@@ -26,6 +26,7 @@ import {
   MetricsGroup,
   NodeServer,
   Reply,
+  SessionRoutes,
   StockServer,
   Store
 } from "../../../src/exports/index.ts"
@@ -48,6 +49,7 @@ const Shop = HttpApi.make("shop")
   .add(MetricsGroup.prefix("/internal"))
   .add(DescriptionRoutes.prefix("/docs"))
   .add(GatewayGroup.prefix("/agents"))
+  .add(SessionRoutes.prefix("/agents"))
 
 /** The users of the host, who sign in by a cookie or a token. */
 class Users extends Context.Tag("shop/Users")<Users, ReadonlyMap<string, Identity.IdentityShape>>() {}

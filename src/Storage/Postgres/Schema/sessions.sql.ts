@@ -191,6 +191,7 @@ BEGIN
     ELSE
       DELETE FROM causeway.events d WHERE d.history = h.id;
       DELETE FROM causeway.receipts d WHERE d.history = h.id;
+      DELETE FROM causeway.checkpoints d WHERE d.history = h.id;
       DELETE FROM causeway.histories d WHERE d.id = h.id;
       DELETE FROM causeway.launch_configurations d WHERE d.session = w.session;
     END IF;

@@ -3,6 +3,7 @@
  */
 import { constVoid } from "effect/Function"
 import {
+  type Checkpoint,
   type EventPage,
   type History,
   type LaunchConfiguration,
@@ -85,6 +86,30 @@ export const receipt = (session: string, id: string): Query<Receipt | undefined>
     const [digest, turnId] = row as readonly [string, string | null]
     return { id, digest, turnId }
   }
+})
+
+/** The checkpoint of a session's history. */
+export const checkpoint = (session: string): Query<Checkpoint | undefined> => ({
+  text: `SELECT c.epoch, c.seq, c.text FROM causeway.checkpoints c JOIN causeway.histories h ON h.id = c.history
+    WHERE h.session = $1`,
+  values: [session],
+  decode: ([row]) => {
+    if (row === undefined) return undefined
+    const [epoch, seq, text] = row as readonly [string, number, string]
+    return { epoch, seq, text }
+  }
+})
+
+/** Stores a checkpoint, unless the history is another one or there is a newer checkpoint. */
+export const saveCheckpoint = (session: string, { epoch, seq, text }: Checkpoint): Query<void> => ({
+  // The lock of the row prevents that the history is removed at the same time, which would leave the checkpoint.
+  text: `INSERT INTO causeway.checkpoints AS c (history, seq, epoch, text)
+    SELECT h.id, $3::bigint, h.epoch, $4::text FROM causeway.histories h
+    WHERE h.session = $1 AND h.epoch = $2 AND h.head >= $3::bigint FOR KEY SHARE
+    ON CONFLICT (history) DO UPDATE SET seq = excluded.seq, epoch = excluded.epoch, text = excluded.text
+    WHERE c.epoch <> excluded.epoch OR c.seq <= excluded.seq`,
+  values: [session, epoch, seq, text],
+  decode: constVoid
 })
 
 /** The launch configuration of a session. */

@@ -1,6 +1,7 @@
 /** The reads of the session database. */
 import type Database from "better-sqlite3"
 import {
+  type Checkpoint,
   type EventPage,
   type History,
   type LaunchConfiguration,
@@ -42,6 +43,10 @@ export class Queries {
 
   receipt(session: string, id: string): Receipt | undefined {
     return this.statements.receipt.get(session, id)
+  }
+
+  checkpoint(session: string): Checkpoint | undefined {
+    return this.statements.checkpoint.get(session)
   }
 
   configuration(session: string): LaunchConfiguration {
@@ -99,6 +104,9 @@ const prepare = (db: Database.Database) => ({
   receipt: db.prepare<[string, string], Receipt>(
     `SELECT name AS id, digest, turn AS turnId FROM receipts
      WHERE history = (SELECT id FROM histories WHERE session = ?) AND name = ?`
+  ),
+  checkpoint: db.prepare<[string], Checkpoint>(
+    "SELECT epoch, seq, text FROM checkpoints WHERE history = (SELECT id FROM histories WHERE session = ?)"
   ),
   configuration: db.prepare<[string], LaunchConfiguration>(
     "SELECT environment, deployment FROM launch_configurations WHERE session = ?"

@@ -3,12 +3,12 @@
  */
 import type Database from "better-sqlite3"
 import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
-import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
-import type { EventWrite } from "../../Commit/SessionCommit.ts"
+import type { Append, Checkpoint, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
+import type { CheckpointWrite, EventWrite } from "../../Commit/SessionCommit.ts"
 import type { Format, Migration } from "../Database/Connection.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 
-/** The tables of the session database: histories, their events, the configurations of instances, and receipts. */
+/** The tables of the session database: histories, their events, receipts and checkpoints, and configurations of instances. */
 const migrations: ReadonlyArray<Migration> = [
   {
     name: "first_release",
@@ -50,7 +50,13 @@ const migrations: ReadonlyArray<Migration> = [
         turn TEXT,
         UNIQUE (history, name)
       ) STRICT`,
-      "CREATE INDEX receipts_by_age ON receipts (history, seq)"
+      "CREATE INDEX receipts_by_age ON receipts (history, seq)",
+      `CREATE TABLE checkpoints (
+        history INTEGER PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        epoch TEXT NOT NULL,
+        text TEXT NOT NULL
+      ) STRICT`
     ]
   }
 ]
@@ -103,7 +109,7 @@ class Tables {
     db.pragma("secure_delete = FAST")
   }
 
-  apply(writes: ReadonlyArray<EventWrite>): ReadonlyArray<EventOutcome> {
+  apply(writes: ReadonlyArray<EventWrite | CheckpointWrite>): ReadonlyArray<EventOutcome> {
     return writes.map(write => this.applyOne(write))
   }
 
@@ -133,7 +139,7 @@ class Tables {
     return 0
   }
 
-  private applyOne(write: EventWrite): EventOutcome {
+  private applyOne(write: EventWrite | CheckpointWrite): EventOutcome {
     switch (write.op) {
       case "open":
         return this.open(write.session, write.epoch)
@@ -144,6 +150,9 @@ class Tables {
         return this.open(write.session, write.epoch)
       case "configure":
         this.configure(write.session, write.configuration)
+        return stored
+      case "saveCheckpoint":
+        this.saveCheckpoint(write.session, write.checkpoint)
         return stored
       case "remove":
         this.removeHistory(write.session)
@@ -156,6 +165,10 @@ class Tables {
     this.statements.open.run(session, epoch)
     const { headSeq, trimmedSeq, recoveryState, epoch: current } = this.statements.find.get(session)!
     return { _tag: "Stored", history: { epoch: current, headSeq, trimmedSeq, recoveryState } }
+  }
+
+  private saveCheckpoint(session: string, { epoch, seq, text }: Checkpoint): void {
+    this.statements.saveCheckpoint.run(seq, text, session, epoch, seq)
   }
 
   private configure(session: string, { deployment, environment }: LaunchConfiguration): void {
@@ -181,6 +194,7 @@ class Tables {
     if (row === undefined) return
     this.statements.removeEvents.run(row.id)
     this.statements.removeReceipts.run(row.id)
+    this.statements.removeCheckpoint.run(row.id)
     this.statements.remove.run(row.id)
   }
 
@@ -253,6 +267,13 @@ const prepare = (db: Database.Database) => ({
     "SELECT id, history, seq, timestamp, size FROM events WHERE history = ? AND seq > ? ORDER BY seq"
   ),
   removeReceipts: db.prepare("DELETE FROM receipts WHERE history = ?"),
+  removeCheckpoint: db.prepare("DELETE FROM checkpoints WHERE history = ?"),
+  saveCheckpoint: db.prepare(
+    `INSERT INTO checkpoints (history, seq, epoch, text)
+     SELECT id, ?, epoch, ? FROM histories WHERE session = ? AND epoch = ? AND head >= ?
+     ON CONFLICT (history) DO UPDATE SET seq = excluded.seq, epoch = excluded.epoch, text = excluded.text
+     WHERE checkpoints.epoch <> excluded.epoch OR checkpoints.seq <= excluded.seq`
+  ),
   revoke: db.prepare("DELETE FROM receipts WHERE history = ? AND name = ?"),
   keepReceipt: db.prepare(
     `INSERT INTO receipts (history, seq, name, digest, turn) VALUES (?, ?, ?, ?, ?)
@@ -270,7 +291,7 @@ const prepare = (db: Database.Database) => ({
   forget: db.prepare("UPDATE histories SET trimmed = max(trimmed, ?), bytes = bytes - ? WHERE id = ?")
 })
 
-export const writer = (retention: Retention): WriterPlugin<EventWrite, EventOutcome> => ({
+export const writer = (retention: Retention): WriterPlugin<EventWrite | CheckpointWrite, EventOutcome> => ({
   format,
   tables: db => new Tables(db, retention)
 })

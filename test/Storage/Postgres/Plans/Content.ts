@@ -3,7 +3,7 @@
 /** Those that grow with what is stored. The others have a row for each node, or for each write of the last minute. */
 export const large = [
   ...["entries", "tombstones", "changes", "base_namespaces", "base_tenants", "count_changes", "remembered_writes"],
-  ...["histories", "events", "receipts", "launch_configurations"]
+  ...["histories", "events", "receipts", "launch_configurations", "checkpoints"]
 ]
 
 /** The time of a request, in epoch milliseconds. */
@@ -52,6 +52,7 @@ export const content: ReadonlyArray<string> = [
    SELECT e.history, '"m' || e.seq || '"', e.seq, 'digest' FROM causeway.events e WHERE e.seq <= 5000`,
   `INSERT INTO causeway.launch_configurations (session, environment)
    SELECT session, '{}' FROM causeway.histories`,
+  `INSERT INTO causeway.checkpoints (history, seq, epoch, text) SELECT id, 1, 'e', '{}' FROM causeway.histories`,
   // As housekeeping does.
   "SELECT causeway.fold_counts(1, 1000000)",
   "ANALYZE"

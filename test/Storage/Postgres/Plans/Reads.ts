@@ -111,6 +111,7 @@ export const reads: ReadonlyArray<Case> = [
   reading("the last page of events", SessionQueries.page("t1/1", 39_990, 100), 110),
   reading("a page of a short history", SessionQueries.page("t2/2", 0, 1000), 10),
   reading("a receipt", SessionQueries.receipt("t1/1", "m4000"), 5),
+  reading("a checkpoint", SessionQueries.checkpoint("t1/1"), 5),
   reading("a launch configuration", SessionQueries.configuration("t1/1"), 5),
   reading("summaries", SessionQueries.summaries(sessions), 110),
   reading("stored sessions", SessionQueries.sessions("t1/1", 100), 110),

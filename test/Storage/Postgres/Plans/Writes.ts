@@ -117,6 +117,7 @@ export const writes: ReadonlyArray<Case> = [
     50,
     "openings, new epochs, removals and releases of sessions"
   ),
+  reading("storing a checkpoint", SessionQueries.saveCheckpoint("t1/1", { epoch: "e", seq: 2, text: "{}" }), 5),
   reading("adopting a session", SessionQueries.adopt("t1001/1001", { node: gone, token: 1 }, { node, token: 1001 }), 5),
   // A session has thousands of receipts.
   calling("trim_sessions", [10_000, 500], 10_000),
