@@ -113,8 +113,8 @@ describe("the plain client", () => {
   const bundles = [
     ["entries", "import { makeKeyValueClient } from ENTRY; globalThis.make = makeKeyValueClient", 4.5],
     ["entries and the log", "import { makeClient } from ENTRY; globalThis.make = makeClient", 8],
-    ["sessions", "import { makeSessions } from ENTRY; globalThis.make = makeSessions", 11.5],
-    ["all", "export * from ENTRY", 19.5]
+    ["sessions", "import { makeSessions } from ENTRY; globalThis.make = makeSessions", 12],
+    ["all", "export * from ENTRY", 19]
   ] as const
 
   it.each(bundles)("costs a browser for %s what docs/client.md says", async (what, code, limit) => {
