@@ -13,7 +13,7 @@ import { type Block, blocksOf, shell } from "./Shell.ts"
 const first = "docs/http-api.md"
 
 /** They share the service and a directory, and nothing else. */
-const others = ["docs/cli.md", "docs/how-to.md"]
+const others = ["docs/cli.md", "docs/how-to.md", "docs/sessions-http.md"]
 
 const service: Block = {
   code: "npx causewayd dev",

@@ -28,6 +28,8 @@ const runners: ReadonlyArray<readonly [page: string, language: string, test: str
   ["docs/protocol.md", "json", "test/Gateway/ProtocolPage.test.ts"],
   ["docs/client.md", "ts", "test/Docs/Client.test.ts"],
   ["docs/client.md", "js", "test/Docs/Programs.test.ts"],
+  ["docs/sessions-http.md", "sh", "test/Docs/Commands.system.test.ts"],
+  ["docs/sessions-http.md", "js", "test/Gateway/HttpSessions/Page.test.ts"],
   ["docs/standalone.md", "ts", "test/Docs/Programs.test.ts"],
   ["docs/testing.md", "ts", "test/Docs/Testing.test.ts"],
   ["docs/testing.md", "js", "test/Docs/Programs.test.ts"],

@@ -6,6 +6,7 @@ import { pinGenerator } from "../Process.ts"
 import * as Machine from "../report/Machine.ts"
 import * as Setup from "../Setup.ts"
 import * as Arguments from "./Arguments.ts"
+import type { Transport } from "./Clients.ts"
 import type { Processors } from "./Gateway.ts"
 import * as Idle from "./Idle.ts"
 import * as Page from "./Page.ts"
@@ -20,15 +21,20 @@ const measure = (given: Arguments.Arguments) =>
     yield* pinGenerator
     const plan = { names: [], rounds: 1, seconds, warmUpSeconds, entries: 0, service, directory, profiles }
     const load = { clients, rate, seconds, warmUpSeconds }
-    const loads: ReadonlyArray<readonly [turns: number, processors: Processors]> = [
-      [Math.ceil(turns / 2), "one"],
-      [Math.ceil(turns / 2), "both"],
-      [turns, "one"],
-      [turns, "both"]
+    const half = Math.ceil(turns / 2)
+    const loads: ReadonlyArray<readonly [turns: number, processors: Processors, transport: Transport]> = [
+      [half, "one", "WebSocket"],
+      [half, "one", "event stream"],
+      [half, "both", "WebSocket"],
+      [turns, "one", "WebSocket"],
+      [turns, "one", "event stream"],
+      [turns, "both", "WebSocket"]
     ]
     const found = yield* Effect.all({
       idle: Idle.run(clients),
-      streamed: Effect.forEach(loads, ([turns, processors]) => Streaming.run({ ...load, turns, processors }))
+      streamed: Effect.forEach(loads, ([turns, processors, transport]) =>
+        Streaming.run({ ...load, turns, processors, transport })
+      )
     }).pipe(Effect.provide(Layer.succeed(Plan, plan)))
     const date = yield* Setup.today
     const findings = { ...found, conditions }

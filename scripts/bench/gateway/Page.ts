@@ -59,6 +59,7 @@ const row = (streamed: Streamed): ReadonlyArray<string> => {
   const { load } = streamed
   return [
     `${whole(load.clients)} clients, ${whole(load.turns)} turns at ${load.rate}/s`,
+    load.transport,
     load.processors,
     whole(streamed.perSecond),
     milliseconds(streamed.p50),
@@ -76,6 +77,7 @@ const row = (streamed: Streamed): ReadonlyArray<string> => {
 
 const head = [
   "load",
+  "by",
   "processors",
   "deltas a second",
   "p50",

@@ -18,6 +18,7 @@ export interface Load {
   readonly seconds: number
   readonly warmUpSeconds: number
   readonly processors: Processors
+  readonly transport: Clients.Transport
 }
 
 /** The results. */
@@ -55,13 +56,19 @@ const comesTrue = (holds: () => boolean, seconds: number): Effect.Effect<boolean
 /** Runs one load on a new gateway. */
 export const run = (load: Load) =>
   Effect.gen(function* () {
-    const { clients: count, processors, rate, seconds, turns, warmUpSeconds } = load
-    yield* Console.error(`${count} clients, ${turns} turns at ${rate}/s, gateway on ${processors} …`)
+    const { clients: count, processors, rate, seconds, transport, turns, warmUpSeconds } = load
+    yield* Console.error(`${count} clients by ${transport}, ${turns} turns at ${rate}/s, gateway on ${processors} …`)
     const platform = yield* Platform.make
     const gateway = yield* launch(platform.url, processors, { directory: yield* scratch })
     let histogram: Histogram | undefined
     const onDelta = (sentAt: number) => histogram?.record(performance.now() - sentAt)
-    const clients = yield* Clients.make({ url: gateway.url, count, withSessions: true, listener: { onDelta } })
+    const clients = yield* Clients.make({
+      url: gateway.url,
+      count,
+      withSessions: true,
+      transport,
+      listener: { onDelta }
+    })
     const { tally } = clients
     yield* clients.begin(turns)
     if (!(yield* comesTrue(() => platform.turns() === turns, 30))) {

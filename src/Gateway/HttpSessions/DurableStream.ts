@@ -19,9 +19,17 @@ export type Start = "first" | "now" | Position
 /** The digits of a `seq`, so that the offsets of one history sort as its events do. */
 const digits = 16
 
-/** Opaque for clients: 16 digits of the `seq`, and the epoch. The epoch contains only what is allowed in an offset. */
-export const offsetOf = ({ epoch, seq }: Position): string =>
-  `${String(seq).padStart(digits, "0")}_${encodeURIComponent(epoch)}`
+/**
+ * The offsets of a history, opaque for clients: 16 digits of the `seq`, and the epoch, with only what is allowed in an
+ * offset and in JSON.
+ */
+export const offsetsOf = (epoch: string): ((seq: number) => string) => {
+  const suffix = `_${encodeURIComponent(epoch)}`
+  return seq => String(seq).padStart(digits, "0") + suffix
+}
+
+/** The offset of a position. */
+export const offsetOf = ({ epoch, seq }: Position): string => offsetsOf(epoch)(seq)
 
 const pattern = /^(\d{16})_([^,&=?/]{1,200})$/
 
@@ -59,6 +67,8 @@ const longestStep = 180
  */
 export class Cursor {
   private readonly least: number
+  private interval = -1
+  private text = ""
 
   /**
    * @param now epoch milliseconds
@@ -72,13 +82,19 @@ export class Cursor {
 
   /** @param now epoch milliseconds */
   at(now: number): string {
-    return String(Math.max(this.least, intervalOf(now)))
+    const interval = intervalOf(now)
+    if (interval !== this.interval) {
+      this.interval = interval
+      this.text = String(Math.max(this.least, interval))
+    }
+    return this.text
   }
 }
 
 /** The end of an answer. */
 export interface End {
-  readonly position: Position
+  /** That of the next request; see {@link offsetOf}. */
+  readonly offset: string
   /** Whether it has the newest event. */
   readonly isUpToDate: boolean
   /** Whether there can be no further events. */
@@ -88,45 +104,43 @@ export interface End {
 }
 
 /** The headers of an answer, names in lower case. */
-export const headersOf = ({ cursor, isClosed, isUpToDate, position }: End): Readonly<Record<string, string>> => ({
-  "stream-next-offset": offsetOf(position),
+export const headersOf = ({ cursor, isClosed, isUpToDate, offset }: End): Readonly<Record<string, string>> => ({
+  "stream-next-offset": offset,
   ...(isUpToDate ? { "stream-up-to-date": "true" } : {}),
   ...(isClosed ? { "stream-closed": "true" } : {}),
   ...(cursor === undefined ? {} : { "stream-cursor": cursor })
 })
 
-/** The entity tag of an answer with the events between two positions. */
-export const etagOf = (from: Position, { isClosed, position }: End): string =>
-  `"${offsetOf(from)}:${position.seq}${isClosed ? ":c" : ""}"`
+/** The entity tag of an answer with the events after an offset. */
+export const etagOf = (from: string, { isClosed, offset }: End): string => `"${from}:${offset}${isClosed ? ":c" : ""}"`
 
-/** The `control` event after data, or at the start of a stream that is up to date. */
-export const controlEvent = ({ cursor, isClosed, isUpToDate, position }: End): string =>
-  `event: control\ndata: ${JSON.stringify({
-    streamNextOffset: offsetOf(position),
-    ...(cursor === undefined || isClosed ? {} : { streamCursor: cursor }),
-    ...(isUpToDate ? { upToDate: true } : {}),
-    ...(isClosed ? { streamClosed: true } : {})
-  })}\n\n`
+/** The `control` event after data, or at the start of a stream that is up to date. No part of it has to be escaped. */
+export const controlEvent = ({ cursor, isClosed, isUpToDate, offset }: End): string =>
+  `event: control\ndata: {"streamNextOffset":"${offset}"${
+    cursor === undefined || isClosed ? "" : `,"streamCursor":"${cursor}"`
+  }${isUpToDate ? ',"upToDate":true' : ""}${isClosed ? ',"streamClosed":true' : ""}}\n\n`
 
-/** Bytes between others: those of JSON arrays, and of events whose data they are. */
-const [open, comma, close, eventOpen, eventClose] = ["[", ",", "]", "event: data\ndata: [", "]\n\n"].map(text =>
-  new TextEncoder().encode(text)
-) as [Uint8Array, Uint8Array, Uint8Array, Uint8Array, Uint8Array]
-
-const joined = (before: Uint8Array, texts: ReadonlyArray<Uint8Array>, after: ReadonlyArray<Uint8Array>): Buffer => {
-  const parts = [before]
-  for (const text of texts) {
-    if (parts.length > 1) parts.push(comma)
-    parts.push(text)
+/** The texts of events between two others in ASCII, with commas. Each delivery makes one of them. */
+const listed = (before: string, events: ReadonlyArray<{ readonly data: Uint8Array }>, after: string): Buffer => {
+  let bytes = before.length + Math.max(0, events.length - 1) + after.length
+  for (const { data } of events) bytes += data.length
+  const list = Buffer.allocUnsafe(bytes)
+  let at = list.write(before, 0, "latin1")
+  for (let index = 0; index < events.length; index++) {
+    const { data } = events[index]!
+    if (index > 0) list[at++] = 0x2c
+    list.set(data, at)
+    at += data.length
   }
-  return Buffer.concat([...parts, ...after])
+  list.write(after, at, "latin1")
+  return list
 }
 
-/** The JSON array of the texts of events. */
-export const arrayOf = (texts: ReadonlyArray<Uint8Array>): Buffer => joined(open, texts, [close])
+/** The JSON array of events. */
+export const arrayOf = (events: ReadonlyArray<{ readonly data: Uint8Array }>): Buffer => listed("[", events, "]")
 
-/** A `data` event with the texts of events, if there are any, and the `control` event after it. */
-export const eventsOf = (texts: ReadonlyArray<Uint8Array>, end: End): Buffer => {
-  const control = Buffer.from(controlEvent(end))
-  return texts.length === 0 ? control : joined(eventOpen, texts, [eventClose, control])
+/** A `data` event with events, if there are any, and the `control` event after it. */
+export const eventsOf = (events: ReadonlyArray<{ readonly data: Uint8Array }>, end: End): Buffer => {
+  const control = controlEvent(end)
+  return events.length === 0 ? Buffer.from(control) : listed("event: data\ndata: [", events, `]\n\n${control}`)
 }

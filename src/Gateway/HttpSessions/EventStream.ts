@@ -62,6 +62,7 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
   private readonly cursor: DurableStream.Cursor
   private outlet: Outlet | undefined
   private beginning: Beginning | undefined
+  private offsetAt: (seq: number) => string = String
   private waiting: (() => void) | undefined
   private isBlocked = false
   /** No event follows. */
@@ -94,6 +95,7 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
   /** To be called once, before the stream is sent. */
   begin(beginning: Beginning): void {
     this.beginning = beginning
+    this.offsetAt = DurableStream.offsetsOf(beginning.subscription.epoch)
   }
 
   /** Releases what the stream has. Idempotent. */
@@ -135,7 +137,7 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
   sendEvents(frames: ReadonlyArray<Frame>): void {
     if (this.isOver) return
     for (const { type } of frames) GatewayMetrics.sentOverHttp.increment(type, this.shared.clients.tags)
-    this.write(frames.map(({ data }) => data))
+    this.write(frames)
   }
 
   whenRoom(callback: () => void): void {
@@ -205,18 +207,18 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
     outlet.write(ping)
   }
 
-  private write(texts: ReadonlyArray<Uint8Array>): void {
+  private write(frames: ReadonlyArray<Frame>): void {
     const { beginning, outlet } = this
     if (beginning === undefined || outlet === undefined) return
     const { after, subscription } = beginning
     const seq = Math.max(after, this.feed.position)
     const end = {
-      position: { epoch: subscription.epoch, seq },
+      offset: this.offsetAt(seq),
       isUpToDate: seq >= subscription.publishedSeq(),
       isClosed: this.isDeleted,
       cursor: this.cursor.at(this.shared.wallClock())
     }
-    outlet.write(DurableStream.eventsOf(texts, end))
+    outlet.write(DurableStream.eventsOf(frames, end))
     this.hasWritten = true
     if (outlet.unsent > this.shared.clients.unsentBytes) this.isBlocked = true
   }

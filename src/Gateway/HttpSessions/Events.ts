@@ -20,7 +20,7 @@ import { Clients, type ClientsShape } from "../Clients.ts"
 import { Conversations } from "../Conversations.ts"
 import { sharedPool } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
-import type { Caller, Subscriber, Subscription } from "../Sessions.ts"
+import type { Caller, Frame, Subscriber, Subscription } from "../Sessions.ts"
 import * as DurableStream from "./DurableStream.ts"
 import { errorOf } from "./Errors.ts"
 import type { Beginning, Client } from "./EventStream.ts"
@@ -71,9 +71,9 @@ const beginningOf = (
 
 /** Events that were read. */
 interface Page {
-  readonly texts: ReadonlyArray<Uint8Array>
-  readonly types: ReadonlyArray<string>
-  readonly from: DurableStream.Position
+  readonly events: ReadonlyArray<Frame>
+  /** The offset before the first one. */
+  readonly from: string
   readonly end: DurableStream.End
 }
 
@@ -86,15 +86,14 @@ const unreadable = {
 /** Reads the events from a position on, up to {@link pageBytes}. */
 const readPage = ({ after, maySkip, subscription }: Beginning): Effect.Effect<Page, ApiError> =>
   Effect.gen(function* () {
-    const { epoch } = subscription
-    const texts: Array<Uint8Array> = []
-    const types: Array<string> = []
+    const offsetAt = DurableStream.offsetsOf(subscription.epoch)
+    const events: Array<Frame> = []
     let [from, seq, bytes, last] = [after, after, 0, 0]
     while (bytes < pageBytes && seq < subscription.publishedSeq()) {
       yield* turnOf(last)
       const { frames, trimmedSeq } = yield* subscription.read(seq, pageEvents)
       if (trimmedSeq > seq) {
-        if (!maySkip || texts.length > 0) return yield* gone()
+        if (!maySkip || events.length > 0) return yield* gone()
         from = trimmedSeq
         seq = trimmedSeq
       }
@@ -105,13 +104,12 @@ const readPage = ({ after, maySkip, subscription }: Beginning): Effect.Effect<Pa
         if (frame.seq !== seq + 1) continue
         isNew = true
         seq = frame.seq
-        texts.push(frame.data)
-        types.push(frame.type)
+        events.push(frame)
       }
       if (!isNew) break
     }
     const isUpToDate = seq >= subscription.publishedSeq()
-    return { texts, types, from: { epoch, seq: from }, end: { position: { epoch, seq }, isUpToDate, isClosed: false } }
+    return { events, from: offsetAt(from), end: { offset: offsetAt(seq), isUpToDate, isClosed: false } }
   }).pipe(Effect.catchTags(unreadable))
 
 /** A subscriber to which nothing is sent. */
@@ -119,14 +117,14 @@ const silent: Subscriber = { onFrames: () => {}, onDeleted: () => {}, onLost: ()
 
 /** Answers with a page, or says that the client has it. */
 const reply = (
-  { from, texts }: Page,
+  { events, from }: Page,
   end: DurableStream.End,
   ifNoneMatch: string | undefined,
   headers: Readonly<Record<string, string>>
 ): Reply.Reply => {
   const etag = DurableStream.etagOf(from, end)
   const all = { ...DurableStream.headersOf(end), ...headers, etag }
-  return ifNoneMatch === etag ? Reply.empty(304, all) : Reply.json(DurableStream.arrayOf(texts), all)
+  return ifNoneMatch === etag ? Reply.empty(304, all) : Reply.json(DurableStream.arrayOf(events), all)
 }
 
 /** Answers that are not those of another time, and must not be stored. */
@@ -173,7 +171,6 @@ const poll = (
     yield* followed.enter(caller, sessionId)
     const subscription = yield* Effect.mapError(sessions.subscribe(caller, sessionId, subscriber), errorOf)
     const beginning = { subscription, ...(yield* beginningOf(start, subscription)) }
-    const { epoch } = subscription
     const isWaiting = beginning.after >= subscription.publishedSeq()
     const wake = isWaiting
       ? yield* Effect.raceAll([
@@ -187,21 +184,18 @@ const poll = (
     const now = yield* Clock.currentTimeMillis
     const cursor = new DurableStream.Cursor(now, last, () => random).at(now)
     if (wake !== "events") {
-      const position = { epoch, seq: beginning.after }
-      const isClosed = wake === "deleted"
-      return Reply.empty(204, {
-        ...DurableStream.headersOf({ position, isUpToDate: true, isClosed, cursor }),
-        ...uncached
-      })
+      const offset = DurableStream.offsetOf({ epoch: subscription.epoch, seq: beginning.after })
+      const end = { offset, isUpToDate: true, isClosed: wake === "deleted", cursor }
+      return Reply.empty(204, { ...DurableStream.headersOf(end), ...uncached })
     }
     const page = yield* read(beginning)
-    for (const type of page.types) GatewayMetrics.sentOverHttp.increment(type, tags)
+    for (const { type } of page.events) GatewayMetrics.sentOverHttp.increment(type, tags)
     return reply(page, { ...page.end, cursor }, ifNoneMatch, uncached)
   }).pipe(Effect.scoped)
 
 /** The end of the events of a session that was deleted since the client's last request. */
 const closed = ({ live }: Query, position: DurableStream.Position): Reply.Reply => {
-  const end = { position, isUpToDate: true, isClosed: true }
+  const end = { offset: DurableStream.offsetOf(position), isUpToDate: true, isClosed: true }
   const headers = { ...DurableStream.headersOf(end), ...uncached }
   switch (live) {
     case undefined:
@@ -233,19 +227,19 @@ export const make = Effect.gen(function* () {
   const page = ({ caller, ifNoneMatch, isHead, sessionId }: Query, start: DurableStream.Start) =>
     Effect.gen(function* () {
       const subscription = yield* Effect.mapError(clients.sessions.subscribe(caller, sessionId, silent), errorOf)
-      const { epoch, headSeq } = subscription
-      const head = { position: { epoch, seq: headSeq }, isUpToDate: true, isClosed: false }
+      const offsetAt = DurableStream.offsetsOf(subscription.epoch)
+      const head = { offset: offsetAt(subscription.headSeq), isUpToDate: true, isClosed: false }
       if (isHead) {
         return Reply.empty(200, { "content-type": json, ...DurableStream.headersOf(head), ...uncached })
       }
       const beginning = { subscription, ...(yield* beginningOf(start, subscription)) }
-      const from = { epoch, seq: beginning.after }
+      const from = offsetAt(beginning.after)
       if (start === "now") {
         return Reply.json("[]", { ...DurableStream.headersOf(head), ...uncached })
       }
       // The client has everything, so nothing has to be read.
       const isKnown = ifNoneMatch === DurableStream.etagOf(from, head)
-      const made = isKnown ? { texts: [], types: [], from, end: head } : yield* read(caller.tenant)(beginning)
+      const made = isKnown ? { events: [], from, end: head } : yield* read(caller.tenant)(beginning)
       return reply(made, made.end, ifNoneMatch, revalidated)
     }).pipe(Effect.scoped)
 

@@ -63,13 +63,12 @@ describe("cursors", () => {
 })
 
 describe("answers", () => {
-  const at = { epoch: "e", seq: 7 }
   const offset = "0000000000000007_e"
 
   it("have the end of the read in their headers and in their control events", () => {
-    const partial = { position: at, isUpToDate: false, isClosed: false }
+    const partial = { offset, isUpToDate: false, isClosed: false }
     assert.deepStrictEqual(DurableStream.headersOf(partial), { "stream-next-offset": offset })
-    const live = { position: at, isUpToDate: true, isClosed: false, cursor: "5" }
+    const live = { offset, isUpToDate: true, isClosed: false, cursor: "5" }
     assert.deepStrictEqual(DurableStream.headersOf(live), {
       "stream-next-offset": offset,
       "stream-up-to-date": "true",
@@ -81,25 +80,36 @@ describe("answers", () => {
     assert.strictEqual(DurableStream.controlEvent({ ...live, isClosed: true }), `event: control\ndata: ${closed}\n\n`)
   })
 
+  it("are JSON whatever the epoch is", () => {
+    fc.assert(
+      fc.property(position, at => {
+        const offset = DurableStream.offsetOf(at)
+        const control = DurableStream.controlEvent({ offset, isUpToDate: true, isClosed: false, cursor: "5" })
+        const [, json] = /^event: control\ndata: (.*)\n\n$/.exec(control)!
+        assert.strictEqual(JSON.parse(json!).streamNextOffset, offset)
+      })
+    )
+  })
+
   it("have a tag that changes with their range and when the stream is closed", () => {
-    const end = { position: at, isUpToDate: true, isClosed: false }
+    const end = { offset, isUpToDate: true, isClosed: false }
     const tags = [
-      DurableStream.etagOf({ epoch: "e", seq: 0 }, end),
-      DurableStream.etagOf({ epoch: "e", seq: 1 }, end),
-      DurableStream.etagOf({ epoch: "e", seq: 0 }, { ...end, position: { ...at, seq: 8 } }),
-      DurableStream.etagOf({ epoch: "e", seq: 0 }, { ...end, isClosed: true })
+      DurableStream.etagOf("0000000000000000_e", end),
+      DurableStream.etagOf("0000000000000001_e", end),
+      DurableStream.etagOf("0000000000000000_e", { ...end, offset: "0000000000000008_e" }),
+      DurableStream.etagOf("0000000000000000_e", { ...end, isClosed: true })
     ]
     assert.strictEqual(new Set(tags).size, tags.length)
   })
 
   it("have the events as a JSON array, also in a stream", () => {
-    const texts = ['{"a":1}', '{"b":"\u00e4"}'].map(text => Buffer.from(text))
-    assert.strictEqual(DurableStream.arrayOf(texts).toString(), '[{"a":1},{"b":"\u00e4"}]')
+    const events = ['{"a":1}', '{"b":"\u00e4"}'].map(text => ({ data: Buffer.from(text) }))
+    assert.strictEqual(DurableStream.arrayOf(events).toString(), '[{"a":1},{"b":"\u00e4"}]')
     assert.strictEqual(DurableStream.arrayOf([]).toString(), "[]")
-    const end = { position: at, isUpToDate: false, isClosed: false }
+    const end = { offset, isUpToDate: false, isClosed: false }
     const control = DurableStream.controlEvent(end)
-    const events = DurableStream.eventsOf(texts, end).toString()
-    assert.strictEqual(events, `event: data\ndata: [{"a":1},{"b":"\u00e4"}]\n\n${control}`)
+    const text = DurableStream.eventsOf(events, end).toString()
+    assert.strictEqual(text, `event: data\ndata: [{"a":1},{"b":"\u00e4"}]\n\n${control}`)
     assert.strictEqual(DurableStream.eventsOf([], end).toString(), control)
   })
 })
