@@ -1,7 +1,7 @@
 /** Subscriptions of the client of sessions over HTTP, with a gateway that does what the test says. */
 import { describe, expect, it } from "vitest"
-import { Fold, Forbidden, type Position, ResponseTooLarge, Unauthorized } from "../../src/Client/Client.ts"
-import { failing, passUntil, range, settled, turns, until } from "./Harness.ts"
+import { BadRequest, Fold, Forbidden, type Position, ResponseTooLarge, Unauthorized } from "../../src/Client/Client.ts"
+import { failing, failure, passUntil, range, settled, turns, until } from "./Harness.ts"
 import { Received, session } from "./ScriptedGateway.ts"
 import { type Asked, offset, withHttp } from "./ScriptedHttp.ts"
 
@@ -140,6 +140,20 @@ describe("over HTTP, a subscriber", () => {
       await gateway.describe(5, 3)
       await until(() => received.updates.length === 5)
       expect(received.story).toEqual(["reset", 1, "synced", 2, 3])
+    }))
+
+  it("receives the whole history if its position is of no history", () =>
+    withHttp(async (gateway, sessions) => {
+      const received = new Received(sessions.subscribe("s", { after: at(3, "\ud800") }))
+      const asked = await gateway.request(1)
+      expect(from(asked)).toBe("-1")
+      asked.stream().events([1])
+      await gateway.describe(2, 1)
+      await until(() => received.updates.length === 3)
+      expect(received.story).toEqual(["reset", 1, "synced"])
+      const refused = new Received(sessions.subscribe(".."))
+      await refused.done
+      expect(refused.ended?.error).toBeInstanceOf(BadRequest)
     }))
 
   it("ends if the session is unknown or deleted, and without access", () =>
@@ -311,6 +325,9 @@ describe("over HTTP, a page of older events", () => {
       const other = sessions.events("s", { beforeSeq: 8, epoch: "e0" })
       await gateway.describe(6, 10)
       expect(await other).toEqual({ epoch: "e1", events: [], hasOlder: false })
+      for (const limit of [0, 1001, Number.NaN]) {
+        expect(await failure(sessions.events("s", { limit }))).toBeInstanceOf(BadRequest)
+      }
       expect(gateway.asked.length).toBe(6)
     }))
 

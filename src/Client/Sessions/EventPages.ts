@@ -13,9 +13,14 @@ import { isNumbered } from "./Link.ts"
 /** The offset before the first event that is kept. */
 export const firstOffset = "-1"
 
-/** The offset after an event. */
-export const offsetOf = ({ epoch, seq }: Position): string =>
-  `${String(seq).padStart(16, "0")}_${encodeURIComponent(epoch)}`
+/** The offset after an event. No history has an epoch with a lone surrogate: all its events are needed. */
+export const offsetOf = ({ epoch, seq }: Position): string => {
+  try {
+    return `${String(seq).padStart(16, "0")}_${encodeURIComponent(epoch)}`
+  } catch {
+    return firstOffset
+  }
+}
 
 /** The epoch of an offset. */
 const epochOf = (offset: string): string => decodeURIComponent(offset.slice(offset.indexOf("_") + 1))

@@ -9,6 +9,7 @@ import {
   RequestRefused,
   ResponseError,
   ResponseTooLarge,
+  refused,
   type SessionsError
 } from "../Errors.ts"
 import type { ErrorCode, Session, SessionEvent } from "../SessionModel.ts"
@@ -44,11 +45,14 @@ const refusalIn = (error: unknown, hasSession: boolean): unknown => {
   return status === 503 && isLater ? error : new RequestRefused(message, code, isLater, requestId)
 }
 
-/** Whether a request that failed may have been carried out: unless the gateway itself refuses it. */
+/** Whether a request that failed may have been carried out. It was not if the gateway itself refuses it. */
 const mayBeDone = (error: ClientError): boolean =>
   error instanceof ResponseError
     ? error instanceof InvalidResponse || error.requestId === undefined
     : error instanceof ConnectionFailed
+
+/** The maximum number of events of a page, as on the WebSocket. */
+const maxPage = 1000
 
 /** How work is repeated. */
 interface Persistence {
@@ -241,6 +245,8 @@ export class HttpLink implements Link {
   /** Reads a page of older events, and passes it on as the WebSocket does. */
   async #readOlder(frame: Subscribe, { onAnswer, signal }: AskOptions): Promise<Answer> {
     const { pages } = this.options.listener
+    const { limit = 1 } = frame
+    if (!(Number.isInteger(limit) && limit >= 1 && limit <= maxPage)) throw refused(`limit must be 1 to ${maxPage}`)
     const { events, recovered, session } = await this.#limited(signal, signal =>
       this.#persist({ signal, isIdempotent: true, hasSession: true }, () => this.#older(frame, signal))
     )
