@@ -111,8 +111,14 @@ export class InternalServerError extends answered("InternalServerError") {}
 /** 501: the service does not support the request; the message says what does. */
 export class NotImplemented extends answered("NotImplemented") {}
 
+/** 502: a service behind this one refused the request, or failed. */
+export class BadGateway extends answered("BadGateway") {}
+
 /** 503: the store is unavailable, or the service sheds load. A write may or may not have been applied. */
 export class ServiceUnavailable extends answered("ServiceUnavailable") {}
+
+/** 504: a service behind this one did not answer in time. */
+export class GatewayTimeout extends answered("GatewayTimeout") {}
 
 /** 507: the disk of the service has no room for the result. */
 export class InsufficientStorage extends answered("InsufficientStorage") {}
@@ -166,7 +172,9 @@ const byStatus = {
   431: RequestHeaderFieldsTooLarge,
   500: InternalServerError,
   501: NotImplemented,
+  502: BadGateway,
   503: ServiceUnavailable,
+  504: GatewayTimeout,
   507: InsufficientStorage
 } as const
 
@@ -291,7 +299,7 @@ export class RequestRefused extends Error {
     readonly code: ErrorCode,
     /** Whether the same request may succeed later. */
     readonly retryable: boolean,
-    /** Finds the request in the traces and the log of the gateway. */
+    /** Finds the request in the traces and the log of the gateway. Over HTTP it is the id of the request, in the log. */
     readonly traceId: string
   ) {
     super(message)

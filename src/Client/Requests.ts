@@ -25,7 +25,7 @@ export interface Request {
   readonly method?: "GET" | "PUT" | "DELETE" | "POST"
   /** Below the prefix. */
   readonly path: string
-  readonly query?: Readonly<Record<string, string | number | undefined>>
+  readonly query?: Readonly<Record<string, string | number | boolean | undefined>>
   readonly headers?: Readonly<Record<string, string>>
   /** JSON text. */
   readonly body?: string
@@ -34,7 +34,7 @@ export interface Request {
 }
 
 /** A name as one segment of a path. */
-export const segment = (kind: "namespace" | "key", name: string): string => {
+export const segment = (kind: "namespace" | "key" | "session", name: string): string => {
   // A URL cannot contain these: they address another resource.
   if (name === "" || name === "." || name === "..") throw refused(`${kind} must not be "${name}"`)
   try {

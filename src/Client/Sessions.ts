@@ -10,7 +10,8 @@ import type {
   Position,
   Session
 } from "./SessionModel.ts"
-import { GatewayLink } from "./Sessions/Link.ts"
+import { HttpLink } from "./Sessions/HttpLink.ts"
+import { GatewayLink, type Link, type LinkOptions } from "./Sessions/Link.ts"
 import { Pages } from "./Sessions/Pages.ts"
 import type { Answer, AnswerOf, OnLoss, RequestFrame } from "./Sessions/Requests.ts"
 import { Subscriptions } from "./Sessions/Subscription.ts"
@@ -23,7 +24,12 @@ export interface SessionsOptions {
   readonly baseUrl: string
   /** The JSON Web Token, or a function that returns it for each attempt; none in dev mode. */
   readonly token?: Token
-  /** The path of the gateway; default `/ws`. */
+  /**
+   * How the gateway is reached; default `webSocket`. `http` is for networks that block WebSockets: each call is a request,
+   * and each subscription a stream of Server-Sent Events. Files are not available then.
+   */
+  readonly transport?: "webSocket" | "http"
+  /** The path of the gateway; default `/ws`, and over HTTP `/api/v1`. */
   readonly path?: string
   /**
    * The time limit of an answer, including the connection, in milliseconds; default 60,000. Each event or answer that is
@@ -188,7 +194,7 @@ export const randomId = (): string =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), byte => byte.toString(16).padStart(2, "0")).join("")
 
 /** The calls that are requests to the gateway. */
-const callsOf = (link: GatewayLink, clock: Clock): Omit<Sessions, "connect" | "close" | "subscribe" | "events"> => {
+const callsOf = (link: Link, clock: Clock): Omit<Sessions, "connect" | "close" | "subscribe" | "events"> => {
   const ask = async <Type extends Answer["type"]>(
     type: Type,
     frame: RequestFrame,
@@ -247,17 +253,24 @@ const callsOf = (link: GatewayLink, clock: Clock): Omit<Sessions, "connect" | "c
   }
 }
 
+/** The way to the gateway that the options select. */
+const linkOf = (
+  { onStatus, path, transport = "webSocket", WebSocket = globalThis.WebSocket }: SessionsOptions,
+  options: Pick<LinkOptions, "requests" | "timeoutMs" | "listener">
+): Link => {
+  if (transport === "http") return new HttpLink({ ...options, path: path ?? "/api/v1", onStatus })
+  if (WebSocket === undefined) throw refused("There is no WebSocket here: the option WebSocket must give one")
+  return new GatewayLink({ ...options, path: path ?? "/ws", WebSocket, onStatus })
+}
+
 /** Makes a client of the gateway. It connects with the first call. Throws `BadRequest` if there is no WebSocket. */
 export const makeSessions = (options: SessionsOptions): Sessions => {
-  const { baseUrl, clock, fetch, maxResponseBytes, timeoutMs = 60_000, WebSocket = globalThis.WebSocket } = options
-  if (WebSocket === undefined) throw refused("There is no WebSocket here: the option WebSocket must give one")
+  const { baseUrl, clock, fetch, maxResponseBytes, timeoutMs = 60_000 } = options
   const base = new URL(baseUrl).href.replace(/^ws/, "http").replace(/\/+$/, "")
   const requests = new Requests({ base, token: options.token ?? "", fetch, timeoutMs, maxResponseBytes, clock })
   const subscriptions = new Subscriptions(() => link, requests.clock, options.maxQueuedBytes ?? 8 * 1024 * 1024)
   const pages = new Pages(() => link, requests.clock, timeoutMs)
-  const { onStatus, path = "/ws" } = options
-  const listener = { subscriptions, pages }
-  const link: GatewayLink = new GatewayLink({ requests, path, WebSocket, timeoutMs, listener, onStatus })
+  const link: Link = linkOf(options, { requests, timeoutMs, listener: { subscriptions, pages } })
   return {
     ...callsOf(link, requests.clock),
     connect: () => link.open(),

@@ -75,10 +75,10 @@ export class Lifetime {
   }
 
   /** Aborts the signal and cancels all limits. */
-  end(): void {
+  end(reason?: unknown): void {
     for (const limit of this.#limits) limit.cancel()
     this.parent?.removeEventListener("abort", this.#onAbort)
-    this.#controller.abort()
+    this.#controller.abort(reason)
   }
 
   readonly #onAbort = (): void => this.#controller.abort(this.parent?.reason)
@@ -169,7 +169,9 @@ export const isTransient = (error: ClientError): boolean => {
     case "TokenUnavailable":
     case "Conflict":
     case "InternalServerError":
+    case "BadGateway":
     case "ServiceUnavailable":
+    case "GatewayTimeout":
       return true
     case "InvalidResponse":
       return error.status < 400 || error.status === 408 || error.status === 429 || error.status >= 500

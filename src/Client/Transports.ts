@@ -1,5 +1,6 @@
 /** The transports of the change log: Server-Sent Events, WebSockets and long polls. */
 import { ConnectionFailed, ResponseTooLarge } from "./Errors.ts"
+import { readEvents, type StreamEvent, silenceMs } from "./EventStream.ts"
 import type { Change, ChangePage, TransportName } from "./Model.ts"
 import {
   base64Url,
@@ -60,64 +61,13 @@ export interface Transport {
   readonly pages: (query: FeedQuery, signal: AbortSignal) => AsyncGenerator<FeedPage, void>
 }
 
-/** The service sends something every 15 seconds: a connection without data for this long is dead. */
-export const silenceMs = 40_000
-
 /** Whether an answer is a page of the log. */
 export const isPage = ({ changes, lastSeq }: ChangePage): boolean =>
   Number.isSafeInteger(lastSeq) && Array.isArray(changes) && changes.every(({ seq }) => Number.isSafeInteger(seq))
 
-/** One event of an event stream. An event with only an id moves the position. */
-interface Event {
-  readonly type: string
-  readonly id: string
-  readonly data: string
-}
-
-/** Reads Server-Sent Events (HTML, section 9.2.6) from text that arrives in pieces. */
-export class EventParser {
-  #rest = ""
-  #fields = new Map<string, string>()
-  /** The number of characters of the fields. */
-  #size = 0
-
-  /** @param limit the maximum number of characters of an event */
-  constructor(private readonly limit: number) {}
-
-  /** The events that this piece completes. */
-  push(text: string): ReadonlyArray<Event> {
-    const events: Array<Event> = []
-    const lines = (this.#rest + text).split("\n")
-    this.#rest = lines.pop() ?? ""
-    for (const ended of lines) {
-      const line = ended.endsWith("\r") ? ended.slice(0, -1) : ended
-      const [field, value] = fieldOf(line)
-      if (field !== "") {
-        const before = field === "data" ? this.#fields.get(field) : undefined
-        this.#fields.set(field, before === undefined ? value : `${before}\n${value}`)
-        this.#size += line.length
-      } else if (line === "" && this.#fields.size > 0) {
-        const { data = "", event = "message", id = "" } = Object.fromEntries(this.#fields)
-        events.push({ type: event, id, data })
-        this.#fields.clear()
-        this.#size = 0
-      }
-    }
-    if (this.#size + this.#rest.length > this.limit) throw new ResponseTooLarge(this.limit)
-    return events
-  }
-}
-
-/** The field and the value of a line; a comment and an empty line have none. */
-const fieldOf = (line: string): readonly [string, string] => {
-  const colon = line.indexOf(":")
-  if (colon === -1) return [line, ""]
-  return [line.slice(0, colon), line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1)]
-}
-
 /** The pages of events after a position. Their ids are `<seq>@<epoch>`. A reset has a separate page, the last one. */
 const pagesOf = (
-  events: ReadonlyArray<Event>,
+  events: ReadonlyArray<StreamEvent>,
   before: FeedPage,
   format: JsonFormat
 ): readonly [FeedPage, ...Array<FeedPage>] => {
@@ -147,31 +97,14 @@ const pagesOf = (
 export const eventStream = (requests: Requests): Transport => ({
   name: "serverSentEvents",
 
-  async *pages(query, parent) {
-    const lifetime = new Lifetime(requests.clock, parent)
-    const { signal } = lifetime
-    try {
-      const startup = lifetime.limit(silenceMs, "The event stream does not start")
-      const { body, headers } = await requests.open({ path: "/changes/stream", query }, signal)
-      startup.cancel()
-      if (body === null || !headers.get("content-type")?.startsWith("text/event-stream")) {
-        throw new ConnectionFailed("The answer is not an event stream", false)
-      }
-      const reader = body.getReader()
-      const decoder = new TextDecoder()
-      const parser = new EventParser(requests.maxResponseBytes)
-      for (let last: FeedPage = { changes: [], lastSeq: query.after, epoch: query.epoch ?? "" }; ; ) {
-        const silence = lifetime.limit(silenceMs, "The event stream is silent")
-        const { done, value } = await requests.attempt(signal, () => reader.read())
-        silence.cancel()
-        if (done) throw new ConnectionFailed("The event stream has ended", false)
-        const pages = pagesOf(parser.push(decoder.decode(value, { stream: true })), last, requests.json)
-        yield* pages
-        last = pages.at(-1) ?? last
-      }
-    } finally {
-      lifetime.end()
+  async *pages(query, signal) {
+    let last: FeedPage = { changes: [], lastSeq: query.after, epoch: query.epoch ?? "" }
+    for await (const events of readEvents(requests, { path: "/changes/stream", query }, signal)) {
+      const pages = pagesOf(events, last, requests.json)
+      yield* pages
+      last = pages.at(-1) ?? last
     }
+    throw new ConnectionFailed("The event stream has ended", false)
   }
 })
 

@@ -55,7 +55,12 @@ const commandsOf = (parts: Parts) => {
     leaf(migrateStore),
     leaf(Status.health),
     leaf(Status.openapi(parts)),
-    group("sessions", "Sessions of agents", [leaf(Sessions.list), leaf(Sessions.show), leaf(Sessions.tail)]),
+    group("sessions", "Sessions of agents", [
+      leaf(Sessions.list),
+      leaf(Sessions.show),
+      leaf(Sessions.tail),
+      leaf(Sessions.send)
+    ]),
     leaf(Sessions.chat)
   ])
 }

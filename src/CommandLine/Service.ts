@@ -102,7 +102,9 @@ export const failureOf =
               `Is the service running there? causeway dev starts one; --url gives another address.${unknown}`,
               `it cannot be reached: ${message}`
             )
+      case "BadGateway":
       case "ServiceUnavailable":
+      case "GatewayTimeout":
         return unavailable(`Try again later.${unknown}`)
       case "NotFound":
       case "MethodNotAllowed":
@@ -191,7 +193,8 @@ export const writeOptions = {
   retryFor: numberOption("retry-for", "seconds", `${whileUnavailable}; the write is applied once`, 0)
 }
 
-const quoted = (key: string): string => (/^[\w-]+$/.test(key) ? key : `'${key.replaceAll("'", "'\\''")}'`)
+/** A text as one word of a shell. */
+export const quoted = (key: string): string => (/^[\w-]+$/.test(key) ? key : `'${key.replaceAll("'", "'\\''")}'`)
 
 /**
  * Runs a write with an idempotency key and retries it while the service is unavailable. The message of a failure with

@@ -1,4 +1,5 @@
 /** `causeway sessions` and `causeway chat`. */
+import { randomUUID } from "node:crypto"
 import { Effect, Option, Schema, Stream } from "effect"
 import * as Client from "../Client/Effect/Client.ts"
 import { Event } from "../Gateway/Protocol.ts"
@@ -10,8 +11,19 @@ import { choice, flag, numberOption, text, wholeNumber } from "./CommandOptions.
 import * as Connection from "./Connection.ts"
 import * as Entry from "./Entries/Entry.ts"
 import { Args, Command, Options } from "./Library.ts"
-import { failureOf } from "./Service.ts"
-import { answer, type Column, list as details, isJson, Output, record, table, write } from "./Terminal/Output.ts"
+import { failureOf, quoted } from "./Service.ts"
+import { contentOf } from "./Terminal/Input.ts"
+import {
+  answer,
+  type Column,
+  list as details,
+  isJson,
+  Output,
+  record,
+  table,
+  type WriteError,
+  write
+} from "./Terminal/Output.ts"
 import { cleanName, count, type Paint } from "./Terminal/Text.ts"
 
 const id = Args.text({ name: "session" }).pipe(Args.withDescription("The id of the session, as in the list"))
@@ -45,16 +57,22 @@ const once = (): ((session: Client.Session) => boolean) => {
   return ({ id }) => !known.has(id) && known.add(id).size > 0
 }
 
+const options = {
+  http: flag("http", "Use HTTP requests, where WebSockets are blocked"),
+  ...Connection.sessionOptions
+}
+
 /** A client of the gateway until the scope closes, and the function that explains failures of its calls. */
-const gateway = (given: Connection.Given) =>
+const gateway = ({ http, ...given }: Connection.Given & { readonly http: boolean }) =>
   Effect.gen(function* () {
     const connection = yield* Connection.resolve(given, "sessions")
     const { timeout, token, url } = connection
-    const sessions = yield* Client.makeSessions({ baseUrl: url, token, timeout })
+    const transport = http ? "http" : "webSocket"
+    const sessions = yield* Client.makeSessions({ baseUrl: url, token, timeout, transport })
     const explain = failureOf(connection)
     // A failure at the start ends the command. Later the client reconnects by itself.
     yield* Effect.mapError(sessions.connect, explain)
-    return { sessions, explain }
+    return { sessions, explain, connection }
   })
 
 /** `causeway sessions list`. */
@@ -69,7 +87,7 @@ export const list = Command.make(
     waiting: flag("waiting", "Only sessions that wait for a person"),
     running: flag("running", "Only sessions with a turn in progress"),
     failed: flag("failed", "Only sessions that have failed"),
-    ...Connection.sessionOptions
+    ...options
   },
   ({ failed, json, limit, order, running, waiting, ...given }) =>
     Effect.gen(function* () {
@@ -94,7 +112,7 @@ export const list = Command.make(
 ).pipe(Command.withDescription("List the sessions of your tenant"))
 
 /** `causeway sessions show <session>`. */
-export const show = Command.make("show", { id, ...Connection.sessionOptions }, ({ id, json, ...given }) =>
+export const show = Command.make("show", { id, ...options }, ({ id, json, ...given }) =>
   Effect.gen(function* () {
     const { explain, sessions } = yield* gateway(given)
     const session = yield* Effect.mapError(sessions.get(id), explain)
@@ -146,7 +164,7 @@ export const tail = Command.make(
     from: wholeNumber("from", "seq", "Only events after this one; requires --epoch"),
     epoch: text("epoch", "The epoch of the history to which --from belongs, as in show"),
     once: flag("once", "End after the existing events"),
-    ...Connection.sessionOptions
+    ...options
   },
   ({ epoch, from, id, json, once, ...given }) =>
     Effect.gen(function* () {
@@ -167,6 +185,84 @@ export const tail = Command.make(
       )
     }).pipe(Effect.scoped)
 ).pipe(Command.withDescription("Print the events of a session, and follow them until interrupted"))
+
+/** What was printed of a turn. */
+interface Printed {
+  readonly screen: Screen.Screen
+  /** The last event of the turn. */
+  readonly last: Client.SessionEvent | undefined
+}
+
+const ends: ReadonlySet<string> = new Set(["turn_completed", "turn_errored", "turn_interrupted"])
+
+/** Prints the events of a turn until its end. Fails if the turn does. `isNew`: its events cannot be trimmed yet. */
+const printTurn = (
+  updates: Stream.Stream<Client.SessionUpdate, CommandFailed>,
+  turnId: string | undefined,
+  isNew: boolean,
+  isRecord: boolean
+) =>
+  Effect.gen(function* () {
+    const { paint } = yield* Output
+    const isOfTurn = ({ event }: { readonly event: Client.SessionEvent }) =>
+      "turnId" in event && event.turnId === turnId
+    const print = ({ last, screen }: Printed, update: Client.SessionUpdate) => {
+      const isGone = update.type === "reset" || (update.type === "synced" && last === undefined && !isNew)
+      if (isGone) return failed("The events of the turn are no longer kept")
+      if (update.type !== "event" || !isOfTurn(update)) return Effect.succeed({ last, screen })
+      const { event } = update
+      if (isRecord) return Effect.as(record(update), { last: event, screen })
+      const [next, shown] = ends.has(event.type) ? Screen.breakLine(screen) : drawUpdate(screen, update, paint)
+      // The message itself is known.
+      const isShown = shown !== "" && event.type !== "turn_started"
+      return Effect.as(isShown ? write(shown) : Effect.void, { last: event, screen: next })
+    }
+    const { last } = yield* updates.pipe(
+      Stream.takeUntil(update => update.type === "event" && isOfTurn(update) && ends.has(update.event.type)),
+      Stream.runFoldEffect<Printed, Client.SessionUpdate, CommandFailed | WriteError, Output>(
+        { screen: Screen.empty, last: undefined },
+        print
+      )
+    )
+    if (last?.type === "turn_errored") {
+      return yield* failed(
+        `The turn failed: ${last.message}`,
+        last.retryable ? "Sending it again may help." : undefined
+      )
+    }
+    if (last?.type === "turn_interrupted") return yield* failed("The turn was interrupted")
+  })
+
+/** `causeway sessions send <session> <text>`. */
+export const send = Command.make(
+  "send",
+  {
+    id,
+    content: Args.text({ name: "text" }).pipe(Args.withDescription("The message; - is standard input")),
+    wait: flag("wait", "Print the answer of the agent until the turn ends; fail if the turn does"),
+    messageId: text("id", "Id of the message: with the same id it is sent once; default a random one", "id"),
+    ...options
+  },
+  ({ content, id, json, messageId, wait, ...given }) =>
+    Effect.gen(function* () {
+      const message = content === "-" ? (yield* contentOf("-")).replace(/\r?\n$/, "") : content
+      const { connection, explain, sessions } = yield* gateway(given)
+      const isRecord = yield* isJson(json)
+      const clientMessageId = Option.getOrElse(messageId, () => randomUUID())
+      const isNew = Option.isNone(messageId)
+      // The turn of a message with a known id may have started before.
+      const before = wait && isNew ? yield* Effect.mapError(sessions.get(id), explain) : undefined
+      const after = before === undefined ? {} : { after: { epoch: before.epoch, seq: before.headSeq } }
+      const sent = yield* Effect.mapError(
+        sessions.send(id, message, { clientMessageId }),
+        failureOf(connection, `with --id ${quoted(clientMessageId)} it can be repeated, and is sent once`)
+      )
+      if (isRecord) yield* record(sent)
+      else if (!wait) yield* write(`${sent.turnId}\n`)
+      const updates = Stream.mapError(sessions.subscribe(id, after), explain)
+      if (wait) yield* printTurn(updates, sent.turnId, isNew, isRecord)
+    }).pipe(Effect.scoped)
+).pipe(Command.withDescription("Send a message to the agent of a session"))
 
 /** `causeway chat`. */
 export const chat = Command.make(

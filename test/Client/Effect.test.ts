@@ -108,15 +108,16 @@ describe("the client for Effect", () => {
 })
 
 /** The client of a gateway with a simulated platform. */
-const sessionsOf = Effect.gen(function* () {
-  const { start } = yield* SocketFixture.make()
-  const { port } = yield* start
-  return yield* Client.makeSessions({ baseUrl: `http://127.0.0.1:${port}` })
-}).pipe(Effect.provide(quiet))
+const sessionsOf = (options: Partial<Client.SessionsOptions> = {}) =>
+  Effect.gen(function* () {
+    const { start } = yield* SocketFixture.make()
+    const { port } = yield* start
+    return yield* Client.makeSessions({ baseUrl: `http://127.0.0.1:${port}`, ...options })
+  }).pipe(Effect.provide(quiet))
 
 describe("the client of sessions for Effect", () => {
   test.scopedLive("fails with errors that have their data, and ends with its scope", function* () {
-    const sessions = yield* sessionsOf
+    const sessions = yield* sessionsOf()
     const refused = yield* Effect.flip(sessions.get("none"))
     expect(refused).toMatchObject({ _tag: "RequestRefused", code: "not_found", retryable: false })
     const code = yield* sessions.readFile("none", "a.md").pipe(
@@ -130,6 +131,20 @@ describe("the client of sessions for Effect", () => {
     const ended = yield* Effect.scoped(Client.makeSessions({ baseUrl: `http://127.0.0.1:${port}` }))
     expect(yield* Effect.flip(ended.get(id))).toMatchObject({ _tag: "ConnectionClosed", code: 1000 })
     expect(yield* Effect.flip(Stream.runDrain(ended.subscribe(id)))).toBeInstanceOf(Client.ConnectionClosed)
+  })
+
+  test.scopedLive("works over HTTP too", function* () {
+    const sessions = yield* sessionsOf({ transport: "http" })
+    const refused = yield* Effect.flip(sessions.get("none"))
+    expect(refused).toMatchObject({ _tag: "RequestRefused", code: "not_found", retryable: false })
+    const { id } = yield* sessions.create("echo")
+    const { turnId } = yield* sessions.send(id, "hello")
+    const ended = yield* sessions.subscribe(id).pipe(
+      Stream.filter(update => update.type === "event" && update.event.type === "turn_completed"),
+      Stream.runHead
+    )
+    expect(ended).toMatchObject({ value: { event: { turnId } } })
+    expect(yield* Effect.flip(sessions.readFile(id, "a.md"))).toBeInstanceOf(Client.BadRequest)
   })
 
   it.effect("goes by the test's clock, and runs the effect of the token at each try", () =>

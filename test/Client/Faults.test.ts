@@ -8,7 +8,7 @@ import {
   PreconditionFailed,
   ResponseTooLarge
 } from "../../src/Client/Client.ts"
-import { EventParser } from "../../src/Client/Transports.ts"
+import { EventParser } from "../../src/Client/EventStream.ts"
 import { keys } from "../Harness.ts"
 import { Gathered, observing, serving, until, withService } from "./Harness.ts"
 

@@ -1,5 +1,5 @@
 /** A gateway with a simulated platform, behind a proxy, which can be killed and started again. */
-import { Effect, Logger, Runtime, TestClock, TestContext } from "effect"
+import { Clock, Effect, Logger, Runtime, TestClock, TestContext } from "effect"
 import { makeSessions, type Sessions, type SessionsOptions } from "../../src/Client/Client.ts"
 import * as SocketFixture from "../Gateway/Socket/Fixture.ts"
 import { Proxy, turns } from "./Harness.ts"
@@ -14,13 +14,15 @@ export interface GatewayBench {
   readonly restart: () => Promise<void>
   /** Begins the end of the gateway, as by SIGTERM. */
   readonly drain: () => Promise<void>
+  /** The time of the gateway, in epoch milliseconds. */
+  readonly now: () => Promise<number>
 }
 
 type Body = (bench: GatewayBench) => Promise<void>
 
-const withGateway = (body: Body) =>
+const withGateway = (body: Body, options?: SocketFixture.Options) =>
   Effect.gen(function* () {
-    const { start } = yield* SocketFixture.make()
+    const { start } = yield* SocketFixture.make(options)
     const runtime = yield* Effect.runtime<Effect.Effect.Context<typeof start>>()
     let gateway = yield* start
     const proxy = new Proxy(() => gateway.port)
@@ -48,7 +50,8 @@ const withGateway = (body: Body) =>
           await Runtime.runPromise(runtime)(gateway.kill)
           gateway = await Runtime.runPromise(runtime)(start)
         },
-        drain: () => Runtime.runPromise(runtime)(gateway.draining.begin)
+        drain: () => Runtime.runPromise(runtime)(gateway.draining.begin),
+        now: () => Runtime.runPromise(runtime)(Clock.currentTimeMillis)
       })
     )
   }).pipe(Effect.scoped, Effect.provide(Logger.remove(Logger.defaultLogger)))
@@ -65,5 +68,5 @@ const passing = Effect.forever(
 )
 
 /** The same where no pause of the gateway takes real time, and a slow machine has slow clocks. */
-export const withGatewayInTurns = (body: Body): Promise<void> =>
-  withGateway(body).pipe(Effect.raceFirst(passing), Effect.provide(TestContext.TestContext), Effect.runPromise)
+export const withGatewayInTurns = (body: Body, options?: SocketFixture.Options): Promise<void> =>
+  withGateway(body, options).pipe(Effect.raceFirst(passing), Effect.provide(TestContext.TestContext), Effect.runPromise)

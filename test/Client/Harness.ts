@@ -103,7 +103,7 @@ export class Proxy {
           if (/\/changes\/|wait=/.test(line)) this.#following.add(client)
           else this.#following.delete(client)
         }
-        if (this.refusesWebSockets && line.includes("/changes/ws")) client.end("HTTP/1.1 502 Bad Gateway\r\n\r\n")
+        if (this.refusesWebSockets && / \S*\/ws[? ]/.test(line)) client.end("HTTP/1.1 502 Bad Gateway\r\n\r\n")
         else if (!service.write(bytes)) client.pause()
       })
       service.on("data", (bytes: Buffer) => {

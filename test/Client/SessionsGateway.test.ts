@@ -1,7 +1,9 @@
 /** The client of sessions with the gateway itself. */
+import { Option, Redacted } from "effect"
 import * as fc from "fast-check"
 import { describe, expect, it } from "vitest"
 import { Fold, type SessionEvent, type Sessions, type SessionUpdate } from "../../src/Client/Client.ts"
+import { secret, tokenUntil } from "../Gateway/survival/Token.ts"
 import { times } from "../Scale.ts"
 import { withGatewayInTurns, withRealGateway } from "./GatewayHarness.ts"
 import { ManualClock, passUntil, randomBy, range, turns, until } from "./Harness.ts"
@@ -48,10 +50,15 @@ const eventsOf = async (sessions: Sessions, sessionId: string): Promise<Readonly
   return events
 }
 
-describe("with the gateway, the client of sessions", () => {
+const transports = ["webSocket", "http"] as const
+
+/** What finds a request in the log: the id of its trace, or its own. */
+const traceIds = { webSocket: /^[0-9a-f]{32}$/, http: /^[0-9a-f]+-\d+$/ }
+
+describe.each(transports)("with the gateway by %s, the client of sessions", transport => {
   it("shows the conversation over restarts as all events make it, and reads backwards in them", () =>
     withRealGateway(async ({ connect, direct, restart }) => {
-      const sessions = connect()
+      const sessions = connect({ transport })
       const { id } = await sessions.create("echo")
       await converse(sessions, id, "/long 200")
       let fold = Fold.resume(Fold.empty(""))
@@ -86,7 +93,7 @@ describe("with the gateway, the client of sessions", () => {
 
   it("makes, lists, starts, stops and deletes sessions", () =>
     withRealGateway(async ({ connect }) => {
-      const sessions = connect()
+      const sessions = connect({ transport })
       const made = await sessions.create("echo", { title: "mine", environment: { MODE: "test" } })
       expect(made).toMatchObject({ state: "inactive", tenant: "dev", agentType: "echo", title: "mine" })
       const other = await sessions.create("echo")
@@ -102,12 +109,12 @@ describe("with the gateway, the client of sessions", () => {
       await received.done
       expect(received.ended?.error).toMatchObject({ _tag: "RequestRefused", code: "not_found" })
       const gone = await sessions.get(made.id).catch(error => error)
-      expect(gone).toMatchObject({ code: "not_found", traceId: expect.stringMatching(/^[0-9a-f]{32}$/) })
+      expect(gone).toMatchObject({ code: "not_found", traceId: expect.stringMatching(traceIds[transport]) })
     }))
 
   it("holds a conversation: messages, questions, approvals, interruptions", () =>
     withRealGateway(async ({ connect }) => {
-      const sessions = connect()
+      const sessions = connect({ transport })
       const { id } = await sessions.create("echo")
       const received = new Received(sessions.subscribe(id))
       await converse(sessions, id, "Grüße, 世界 😀")
@@ -129,25 +136,11 @@ describe("with the gateway, the client of sessions", () => {
       expect(interrupted.event.turnId).toBe(turnId)
     }))
 
-  it("reads files and their history", () =>
-    withRealGateway(async ({ connect }) => {
-      const sessions = connect()
-      const { id } = await sessions.create("echo")
-      await converse(sessions, id, "/write a.md one")
-      await converse(sessions, id, "/write a.md two")
-      expect((await sessions.listFiles(id)).map(({ path }) => path)).toContain("a.md")
-      expect(await sessions.readFile(id, "a.md")).toMatchObject({ path: "a.md", content: "two", encoding: "utf-8" })
-      const iterations = await sessions.fileHistory(id, "a.md")
-      expect(iterations.map(({ size }) => size)).toEqual([3, 3])
-      expect(await sessions.fileAtIteration(id, "a.md", iterations[0]!.iteration)).toMatchObject({ content: "one" })
-      expect(await sessions.readFile(id, "../up").catch(error => error)).toMatchObject({ code: "bad_request" })
-    }))
-
   it("continues after a gateway was shut down, and after one was killed", () =>
     withGatewayInTurns(async ({ connect, drain, restart }) => {
       const clock = new ManualClock()
       const statuses: Array<string> = []
-      const sessions = connect({ clock, onStatus: ({ type }) => statuses.push(type) })
+      const sessions = connect({ clock, transport, onStatus: ({ type }) => statuses.push(type) })
       const { id } = await sessions.create("echo")
       const received = new Received(sessions.subscribe(id))
       await converse(sessions, id, "one")
@@ -163,6 +156,63 @@ describe("with the gateway, the client of sessions", () => {
       expect(textOf(received.updates)).toBe("echo: oneecho: two")
       expect(received.seqs).toEqual(range(1, received.seqs.length))
     }))
+
+  it("continues with another token when one has expired", () =>
+    withGatewayInTurns(
+      async ({ connect, now }) => {
+        const clock = new ManualClock()
+        const used = new Set<number>()
+        let expiry = 0
+        const token = async () => {
+          // It is valid for a second at least, which is long by the time of the gateway.
+          if (expiry <= (await now()) / 1000 + 1) expiry = Math.floor((await now()) / 1000) + 3
+          used.add(expiry)
+          return tokenUntil(expiry, "acme")
+        }
+        const sessions = connect({ clock, transport, token })
+        const { id } = await sessions.create("echo")
+        const received = new Received(sessions.subscribe(id))
+        for (const round of range(1, 3)) {
+          const before = used.size
+          await passUntil(clock, () => used.size > before)
+          let isSent = false
+          void sessions.send(id, String(round)).then(() => {
+            isSent = true
+          })
+          await passUntil(clock, () => isSent && textOf(received.updates).endsWith(String(round)))
+        }
+        expect(textOf(received.updates)).toBe("echo: 1echo: 2echo: 3")
+        expect(received.seqs).toEqual(range(1, received.seqs.length))
+        expect(used.size).toBeGreaterThanOrEqual(4)
+      },
+      { authentication: { secret: Option.some(Redacted.make(secret)) } }
+    ))
+})
+
+describe("with the gateway, the client of sessions", () => {
+  it("reads files and their history", () =>
+    withRealGateway(async ({ connect }) => {
+      const sessions = connect()
+      const { id } = await sessions.create("echo")
+      await converse(sessions, id, "/write a.md one")
+      await converse(sessions, id, "/write a.md two")
+      expect((await sessions.listFiles(id)).map(({ path }) => path)).toContain("a.md")
+      expect(await sessions.readFile(id, "a.md")).toMatchObject({ path: "a.md", content: "two", encoding: "utf-8" })
+      const iterations = await sessions.fileHistory(id, "a.md")
+      expect(iterations.map(({ size }) => size)).toEqual([3, 3])
+      expect(await sessions.fileAtIteration(id, "a.md", iterations[0]!.iteration)).toMatchObject({ content: "one" })
+      expect(await sessions.readFile(id, "../up").catch(error => error)).toMatchObject({ code: "bad_request" })
+    }))
+
+  it("works over HTTP where a proxy refuses WebSockets, without files", () =>
+    withRealGateway(async ({ connect, proxy }) => {
+      proxy.refusesWebSockets = true
+      await expect(connect().connect()).rejects.toThrow()
+      const sessions = connect({ transport: "http" })
+      const { id } = await sessions.create("echo")
+      await converse(sessions, id, "hello")
+      expect(String(await sessions.listFiles(id).catch(error => error))).toContain("list_files needs a WebSocket")
+    }))
 })
 
 const disturbances = ["cut", "silence", "restart"] as const
@@ -174,41 +224,45 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ type: fc.constantFrom(...disturbances) }) }
 )
 
-it("subscribers see exactly the history, whatever is cut when", { timeout: 600_000 }, async () => {
-  await fc.assert(
-    fc.asyncProperty(
-      fc.array(step, { minLength: 1, maxLength: 8 }),
-      fc.constantFrom(500, 5000, 1_000_000),
-      fc.nat({ max: 3 }),
-      fc.nat(),
-      (steps, maxQueuedBytes, pace, seed) =>
-        withGatewayInTurns(async ({ connect, direct, proxy, restart }) => {
-          const clock = new ManualClock(randomBy(seed))
-          const sessions = connect({ clock, maxQueuedBytes })
-          const { id } = await direct().create("echo")
-          const slow = new Received(sessions.subscribe(id), () => turns(pace))
-          const quick = new Received(sessions.subscribe(id))
-          const last: Step = { type: "send", words: 1 }
-          for (const step of [...steps, last]) {
-            if (step.type === "cut") proxy.cut()
-            else if (step.type === "silence") proxy.silence()
-            else if (step.type === "restart") await restart()
-            else if (step.type === "send") await direct().send(id, range(1, step.words).join(" "))
-          }
-          const isOver = async () => (await direct().get(id)).headSeq
-          let head = await isOver()
-          const hasAll = () => Math.min(slow.seqs.length, quick.seqs.length) >= head
-          for (let before = -1; before !== head || !hasAll(); head = await isOver()) {
-            before = head
-            await passUntil(clock, hasAll)
-          }
-          for (const { story } of [slow, quick]) {
-            expect(story.filter(one => typeof one === "number").slice(0, head)).toEqual(range(1, head))
-            expect(story.filter(one => typeof one !== "number")).toEqual(["synced"])
-          }
-          expect(await direct().list()[Symbol.asyncIterator]().next()).toMatchObject({ done: false })
-        })
-    ),
-    { numRuns: times(3), endOnFailure: true }
-  )
-})
+it.each(transports)(
+  "by %s, subscribers see exactly the history, whatever is cut when",
+  { timeout: 600_000 },
+  async transport => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(step, { minLength: 1, maxLength: 8 }),
+        fc.constantFrom(500, 5000, 1_000_000),
+        fc.nat({ max: 3 }),
+        fc.nat(),
+        (steps, maxQueuedBytes, pace, seed) =>
+          withGatewayInTurns(async ({ connect, direct, proxy, restart }) => {
+            const clock = new ManualClock(randomBy(seed))
+            const sessions = connect({ clock, maxQueuedBytes, transport })
+            const { id } = await direct().create("echo")
+            const slow = new Received(sessions.subscribe(id), () => turns(pace))
+            const quick = new Received(sessions.subscribe(id))
+            const last: Step = { type: "send", words: 1 }
+            for (const step of [...steps, last]) {
+              if (step.type === "cut") proxy.cut()
+              else if (step.type === "silence") proxy.silence()
+              else if (step.type === "restart") await restart()
+              else if (step.type === "send") await direct().send(id, range(1, step.words).join(" "))
+            }
+            const isOver = async () => (await direct().get(id)).headSeq
+            let head = await isOver()
+            const hasAll = () => Math.min(slow.seqs.length, quick.seqs.length) >= head
+            for (let before = -1; before !== head || !hasAll(); head = await isOver()) {
+              before = head
+              await passUntil(clock, hasAll)
+            }
+            for (const { story } of [slow, quick]) {
+              expect(story.filter(one => typeof one === "number").slice(0, head)).toEqual(range(1, head))
+              expect(story.filter(one => typeof one !== "number")).toEqual(["synced"])
+            }
+            expect(await direct().list()[Symbol.asyncIterator]().next()).toMatchObject({ done: false })
+          })
+      ),
+      { numRuns: times(3), endOnFailure: true }
+    )
+  }
+)

@@ -36,6 +36,7 @@ describe("a refused credential", () => {
     [["sessions", "list"], "CAUSEWAY_SESSION_TOKEN_FILE", "CAUSEWAY_TOKEN"],
     [["sessions", "show"], "CAUSEWAY_SESSION_TOKEN_FILE", "CAUSEWAY_TOKEN"],
     [["sessions", "tail"], "CAUSEWAY_SESSION_TOKEN_FILE", "CAUSEWAY_TOKEN"],
+    [["sessions", "send"], "CAUSEWAY_SESSION_TOKEN_FILE", "CAUSEWAY_TOKEN"],
     [["chat"], "CAUSEWAY_SESSION_TOKEN_FILE", "CAUSEWAY_TOKEN"]
   ] as const)("%j: the help names the variables that are read", ([args, file, other]) =>
     Effect.gen(function* () {

@@ -27,7 +27,9 @@ export class RequestHeaderFieldsTooLarge extends Data.TaggedError("RequestHeader
 > {}
 export class InternalServerError extends Data.TaggedError("InternalServerError")<Members<Plain.InternalServerError>> {}
 export class NotImplemented extends Data.TaggedError("NotImplemented")<Members<Plain.NotImplemented>> {}
+export class BadGateway extends Data.TaggedError("BadGateway")<Members<Plain.BadGateway>> {}
 export class ServiceUnavailable extends Data.TaggedError("ServiceUnavailable")<Members<Plain.ServiceUnavailable>> {}
+export class GatewayTimeout extends Data.TaggedError("GatewayTimeout")<Members<Plain.GatewayTimeout>> {}
 export class InsufficientStorage extends Data.TaggedError("InsufficientStorage")<Members<Plain.InsufficientStorage>> {}
 export class InvalidResponse extends Data.TaggedError("InvalidResponse")<Members<Plain.InvalidResponse>> {}
 export class ResponseTooLarge extends Data.TaggedError("ResponseTooLarge")<Members<Plain.ResponseTooLarge>> {}

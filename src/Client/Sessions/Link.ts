@@ -71,7 +71,7 @@ export interface LinkListener {
     readonly onEvent: (event: SessionEvent, bytes: number) => void
     readonly onConversation: (part: AnswerOf<"conversation">) => void
     /** A subscription has ended. */
-    readonly onSubscriptionEnded: (sessionId: string, error: RequestRefused) => void
+    readonly onSubscriptionEnded: (sessionId: string, error: SessionsError) => void
     /** The link has ended; there will be no further connection. */
     readonly onEnded: (error: unknown) => void
   }
@@ -82,6 +82,41 @@ export interface LinkListener {
     readonly onEnd: (id: string, error?: RequestRefused) => void
     readonly onEnded: (error: unknown) => void
   }
+}
+
+/** The way to the gateway. */
+export interface Link {
+  /** The maximum number of characters of a frame, and of what comes in several. */
+  readonly maxResponseBytes: number
+  /** Whether requests are sent at once. */
+  readonly isOpen: boolean
+  /** Connects now. Fails if the first attempt fails. */
+  readonly open: () => Promise<void>
+  /** Keeps the link connected until the returned function is called. */
+  readonly hold: () => () => void
+  /** Sends a request once connected, and waits for its answer. */
+  readonly ask: (request: RequestFrame, options: AskOptions) => Promise<Answer>
+  /** Ends what has brought invalid data for a session. It starts again. */
+  readonly abandon: (sessionId: string, message: string) => void
+  /** Ends the link. All pending and later calls fail with the error. */
+  readonly end: (error: unknown) => void
+}
+
+/** Notifies of the status. An error of the callback must not stop the link. It is thrown separately. */
+export const notify = (onStatus: ((status: ConnectionStatus) => void) | undefined, status: ConnectionStatus): void => {
+  try {
+    onStatus?.(status)
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error
+    })
+  }
+}
+
+/** Whether a received object belongs to a position of a session. */
+export const isNumbered = (frame: object): frame is SessionEvent | AnswerOf<"conversation"> => {
+  const { seq, sessionId, type } = frame as Partial<SessionEvent>
+  return Number.isSafeInteger(seq) && typeof sessionId === "string" && typeof type === "string"
 }
 
 /** The gateway and the connection to it. */
@@ -95,7 +130,7 @@ export interface LinkOptions {
 }
 
 /** A connection to the gateway. It is opened when it is needed, and again after a loss while it is still needed. */
-export class GatewayLink {
+export class GatewayLink implements Link {
   readonly #lifetime: Lifetime
   readonly #retries: Retries
   readonly #table: RequestTable
@@ -121,7 +156,6 @@ export class GatewayLink {
     return this.#socket !== undefined
   }
 
-  /** Connects now. Fails if the first attempt fails. */
   open(): Promise<void> {
     if (this.#ended !== undefined) return Promise.reject(this.#ended.error)
     if (this.isOpen) return Promise.resolve()
@@ -131,7 +165,6 @@ export class GatewayLink {
     })
   }
 
-  /** Keeps the link connected until the returned function is called. */
   hold(): () => void {
     if (this.#ended !== undefined) throw this.#ended.error
     this.#holders++
@@ -141,7 +174,6 @@ export class GatewayLink {
     }
   }
 
-  /** Sends a request once connected, and waits for its answer. */
   ask(request: RequestFrame, options: AskOptions): Promise<Answer> {
     if (this.#ended !== undefined) return Promise.reject(this.#ended.error)
     const answer = this.#table.ask(request, options)
@@ -149,12 +181,11 @@ export class GatewayLink {
     return answer
   }
 
-  /** Closes the connection because it has sent invalid data. Another one is opened. */
-  abandon(message: string): void {
+  /** Closes the connection, which all sessions share. Another one is opened. */
+  abandon(_sessionId: string, message: string): void {
     this.#abandon?.(new ConnectionFailed(message, false))
   }
 
-  /** Ends the link. All pending and later calls fail with the error. */
   end(error: unknown): void {
     if (this.#ended !== undefined) return
     this.#ended = { error }
@@ -195,7 +226,7 @@ export class GatewayLink {
         this.#lastError = error
         for (const { reject } of this.#opening) reject(error)
         this.#opening.clear()
-        this.#notify({ type: "disconnected", error: error as Error, retryInMs })
+        notify(this.options.onStatus, { type: "disconnected", error: error as Error, retryInMs })
         await pause(clock, retryInMs, this.#lifetime.signal).catch(() => {})
       }
     }
@@ -271,20 +302,9 @@ export class GatewayLink {
     this.#socket = socket
     for (const { resolve } of this.#opening) resolve()
     this.#opening.clear()
-    this.#notify({ type: "connected" })
+    notify(this.options.onStatus, { type: "connected" })
     this.options.listener.subscriptions.onConnected()
     this.#table.connected(frame => socket.send(frame))
-  }
-
-  /** An error of the callback must not stop the connection. It is thrown separately. */
-  #notify(status: ConnectionStatus): void {
-    try {
-      this.options.onStatus?.(status)
-    } catch (error) {
-      queueMicrotask(() => {
-        throw error
-      })
-    }
   }
 
   #onLost(): void {
@@ -319,9 +339,4 @@ export class GatewayLink {
     if (answer.id !== undefined) pages.onEnd(answer.id, refusalOf(answer))
     else if (answer.sessionId !== undefined) subscriptions.onSubscriptionEnded(answer.sessionId, refusalOf(answer))
   }
-}
-
-const isNumbered = (frame: object): frame is SessionEvent | AnswerOf<"conversation"> => {
-  const { seq, sessionId, type } = frame as Partial<SessionEvent>
-  return Number.isSafeInteger(seq) && typeof sessionId === "string" && typeof type === "string"
 }

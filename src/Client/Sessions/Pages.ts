@@ -2,7 +2,7 @@
 import { AnswerLost, type RequestRefused, ResponseTooLarge } from "../Errors.ts"
 import type { EventPage, SessionEvent } from "../SessionModel.ts"
 import { abortable, type Clock, Lifetime } from "../Time.ts"
-import type { GatewayLink } from "./Link.ts"
+import type { Link } from "./Link.ts"
 import type { AnswerOf } from "./Requests.ts"
 
 /** Which events a page has. */
@@ -62,7 +62,7 @@ export class Pages {
   #receivedAt = 0
 
   constructor(
-    private readonly link: () => GatewayLink,
+    private readonly link: () => Link,
     private readonly clock: Clock,
     private readonly timeoutMs: number
   ) {}
@@ -86,7 +86,7 @@ export class Pages {
     }
   }
 
-  async #ask(link: GatewayLink, request: PageRequest, signal: AbortSignal): Promise<EventPage> {
+  async #ask(link: Link, request: PageRequest, signal: AbortSignal): Promise<EventPage> {
     let id = ""
     let page: Page | undefined
     const { epoch, ...asked } = request

@@ -144,13 +144,31 @@ interface Pending {
 export const refusalOf = ({ error }: Extract<Answer, { type: "error" }>): RequestRefused =>
   new RequestRefused(error.message, error.code, error.retryable, error.traceId)
 
+/** The bytes of pending requests, which are limited. */
+export class PendingBytes {
+  #bytes = 0
+
+  /** Counts a request until the returned function is called. Throws `BadRequest` if it exceeds a limit. */
+  add(text: string): () => void {
+    const bytes = new TextEncoder().encode(text).length
+    if (bytes > maxFrameBytes) throw refused(`The request has ${bytes} bytes; the limit is ${maxFrameBytes}`)
+    if (this.#bytes + bytes > maxPendingBytes) {
+      throw refused(`Requests of ${this.#bytes} bytes are pending; the limit is ${maxPendingBytes}`)
+    }
+    this.#bytes += bytes
+    return () => {
+      this.#bytes -= bytes
+    }
+  }
+}
+
 /** The pending requests. Sends them within the limits of the gateway. */
 export class RequestTable {
   /** Requests that are not sent yet over this connection, in order. */
   #waiting: Array<Pending> = []
   /** Requests that are sent over this connection, in order. */
   readonly #unanswered = new Map<string, Pending>()
-  #bytes = 0
+  readonly #bytes = new PendingBytes()
   #lastId = 0
   /** Sends a frame; absent without a connection. */
   #send: ((frame: string) => void) | undefined
@@ -177,21 +195,14 @@ export class RequestTable {
   }
 
   /** Sends a request once connected, and waits for its answer. */
-  ask(request: RequestFrame, { onAnswer, onLoss, signal }: AskOptions): Promise<Answer> {
+  async ask(request: RequestFrame, { onAnswer, onLoss, signal }: AskOptions): Promise<Answer> {
     const id = this.nextId()
     const frame = JSON.stringify({ ...request, id })
-    const bytes = new TextEncoder().encode(frame).length
-    if (bytes > maxFrameBytes) {
-      return Promise.reject(refused(`The request has ${bytes} bytes; the limit is ${maxFrameBytes}`))
-    }
-    if (this.#bytes + bytes > maxPendingBytes) {
-      return Promise.reject(refused(`Requests of ${this.#bytes} bytes are pending; the limit is ${maxPendingBytes}`))
-    }
+    const release = this.#bytes.add(frame)
     const lifetime = new Lifetime(this.requests.clock, signal)
     const latest = this.requests.clock.now() + (maxExtension - 1) * this.timeoutMs
     const lastActivity = () => Math.min(this.#receivedAt, latest)
     lifetime.limit(this.timeoutMs, `There is no answer within ${this.timeoutMs} ms`, lastActivity)
-    this.#bytes += bytes
     const answered = new Promise<Answer>((resolve, reject) => {
       const settle = (answer: Answer) => {
         if (answer.type === "error") return reject(refusalOf(answer))
@@ -210,7 +221,7 @@ export class RequestTable {
       this.#pump()
     })
     return answered.finally(() => {
-      this.#bytes -= bytes
+      release()
       lifetime.end()
     })
   }

@@ -1,10 +1,10 @@
 /** Subscriptions to the events of sessions, over consecutive connections. */
 import type { Conversation } from "../Conversation/Conversation.ts"
-import { AnswerLost, RequestRefused, ResponseTooLarge, refused } from "../Errors.ts"
+import { AnswerLost, RequestRefused, ResponseTooLarge, refused, type SessionsError } from "../Errors.ts"
 import type { Position, SessionEvent } from "../SessionModel.ts"
 import type { SessionUpdate } from "../SessionUpdate.ts"
 import { Backoff, type Clock } from "../Time.ts"
-import type { GatewayLink } from "./Link.ts"
+import type { Link } from "./Link.ts"
 import type { AnswerOf } from "./Requests.ts"
 
 /** The maximum number of followed sessions of one connection. */
@@ -104,7 +104,7 @@ class Channel {
 
   constructor(
     private readonly sessionId: string,
-    private readonly link: GatewayLink,
+    private readonly link: Link,
     private readonly clock: Clock
   ) {
     this.#backoff = new Backoff(clock)
@@ -160,7 +160,8 @@ class Channel {
     for (const reader of this.readers) {
       const { position, state } = reader
       if ((state !== "live" && state !== "trimmed") || typeof position === "string") continue
-      if (seq > position.seq + 1 && state !== "trimmed") return this.link.abandon("Events of a session are missing")
+      if (seq > position.seq + 1 && state !== "trimmed")
+        return this.link.abandon(this.sessionId, "Events of a session are missing")
       if (seq > position.seq && !reader.hasRoom(bytes)) {
         reader.state = "paused"
         isFull = true
@@ -190,7 +191,7 @@ class Channel {
   onConversation({ epoch, index, last, seq, text }: AnswerOf<"conversation">): void {
     const parts = this.#parts
     if (parts === undefined) return
-    if (index !== parts.length) return this.link.abandon("A part of a conversation is missing")
+    if (index !== parts.length) return this.link.abandon(this.sessionId, "A part of a conversation is missing")
     parts.push(text)
     const size = parts.reduce((sum, part) => sum + part.length, 0)
     if (size > this.link.maxResponseBytes) throw new ResponseTooLarge(this.link.maxResponseBytes)
@@ -203,7 +204,7 @@ class Channel {
         continue
       }
       const conversation = parsed(parts.join(""))
-      if (conversation === undefined) return this.link.abandon("A conversation is not valid")
+      if (conversation === undefined) return this.link.abandon(this.sessionId, "A conversation is not valid")
       reader.position = { epoch, seq }
       reader.push({ type: "conversation", conversation, position: reader.position }, 2 * size)
       reader.state = "live"
@@ -299,7 +300,7 @@ export class Subscriptions {
   readonly #channels = new Map<string, Channel>()
 
   constructor(
-    private readonly link: () => GatewayLink,
+    private readonly link: () => Link,
     private readonly clock: Clock,
     private readonly maxBytes: number
   ) {}
@@ -364,9 +365,8 @@ export class Subscriptions {
     this.#channels.get(part.sessionId)?.onConversation(part)
   }
 
-  onSubscriptionEnded(sessionId: string, error: RequestRefused): void {
-    const channel = this.#channels.get(sessionId)
-    if (error.retryable) channel?.retry()
+  onSubscriptionEnded(sessionId: string, error: SessionsError): void {
+    if (error instanceof RequestRefused && error.retryable) this.#channels.get(sessionId)?.retry()
     else this.#end(sessionId, error)
   }
 
