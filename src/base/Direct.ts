@@ -233,7 +233,7 @@ export const run = <A, E, R>(
 
 /**
  * Runs an effect again and again while it returns true, each time as {@link run} does. Its steps are not those of the
- * fiber that waits for the end. The interruption of that fiber waits until the run is over.
+ * fiber that waits for the end. The interruption of that fiber waits until the run has ended.
  */
 export const repeatWhile = <E, R>(step: Effect.Effect<boolean, E, R>): Effect.Effect<void, E, R> =>
   Effect.flatMap(Effect.runtime<R>(), runtime =>
@@ -250,12 +250,12 @@ export const repeatWhile = <E, R>(step: Effect.Effect<boolean, E, R>): Effect.Ef
       }
       const proceed = (): void => {
         // Steps that end at once do not make the stack grow.
-        for (let goesOn = true; goesOn; ) {
-          goesOn = false
+        for (let isAgain = true; isAgain; ) {
+          isAgain = false
           let isAtOnce = true
           interrupt = run(step, fork, exit => {
             if (!isNext(exit)) return
-            if (isAtOnce) goesOn = true
+            if (isAtOnce) isAgain = true
             else proceed()
           })
           isAtOnce = false

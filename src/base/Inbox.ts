@@ -1,3 +1,4 @@
+/** What callbacks pass to a consumer that runs as effects. */
 import { Cause, type Effect, Exit } from "effect"
 import * as Direct from "./Direct.ts"
 

@@ -1,3 +1,4 @@
+/** Mutual exclusion of effects. */
 import { Effect } from "effect"
 import * as Direct from "./Direct.ts"
 

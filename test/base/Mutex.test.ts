@@ -47,7 +47,7 @@ describe("Mutex", () => {
     expect(yield* mutex.run(Exit.succeed("free"))).toBe("free")
   })
 
-  test.effect("does not interrupt what has begun", function* () {
+  test.effect("does not interrupt what has started", function* () {
     const mutex = new Mutex()
     const gate = yield* Deferred.make<void>()
     let isDone = false

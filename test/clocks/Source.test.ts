@@ -10,17 +10,24 @@ const readings =
 /** How often each file reads it, and why. Add a new reading to this list, or use monotonic time. */
 const allowed: Readonly<Record<string, number>> = {
   // The age of session histories, by the timestamps of their events.
-  "Gateway/SessionEvents/Memory.ts": 1,
+  "Gateway/SessionEvents/Memory.ts": 2,
   "Storage/Sqlite/SessionEvents.ts": 1,
   // `exp` of tokens.
   "Gateway/Authentication.ts": 2,
   "Gateway/Socket.ts": 1,
+  "Gateway/HttpSessions/EventStreams.ts": 1,
+  // Cursors of durable streams, which count intervals of the wall clock; and `exp` of tokens.
+  "Gateway/HttpSessions/Events.ts": 2,
   // Timestamps of events, sessions and ids.
   "Gateway/Sessions/Session/SessionCore.ts": 1,
   "Gateway/Sessions/Session/SessionRecords.ts": 1,
   "Simulator/Instance.ts": 1,
   // The age of a creation: the monotonic clock does not advance while the machine is suspended.
-  "Gateway/Sessions/Registry.ts": 1,
+  "Gateway/Sessions/Creation.ts": 2,
+  // When sessions were active.
+  "Gateway/Sessions/ActivityList.ts": 1,
+  "Storage/Commit/SessionCommit.ts": 1,
+  "Storage/Postgres/SessionEvents.ts": 1,
   // Expiry and timestamps of entries.
   "Storage/Commit/GroupCommit.ts": 1,
   "Storage/Housekeeping.ts": 1,
