@@ -60,7 +60,7 @@ describe.each(transports)("with the gateway by %s, the client of sessions", tran
     withRealGateway(async ({ connect, direct, restart }) => {
       const sessions = connect({ transport })
       const { id } = await sessions.create("echo")
-      await converse(sessions, id, "/long 200")
+      for (const content of ["/all", "/write a.txt text", "/long 200"]) await converse(sessions, id, content)
       let fold = Fold.resume(Fold.empty(""))
       const story: Array<string> = []
       const reading = (async () => {
