@@ -168,8 +168,8 @@ const poll = (
       slot => Effect.sync(() => slot.release())
     )
     slot.offer({ onReclaim: end })
-    yield* followed.enter(caller, sessionId)
     const subscription = yield* Effect.mapError(sessions.subscribe(caller, sessionId, subscriber), errorOf)
+    yield* followed.enter(caller, sessionId, subscription.epoch)
     const beginning = { subscription, ...(yield* beginningOf(start, subscription)) }
     const isWaiting = beginning.after >= subscription.publishedSeq()
     const wake = isWaiting
