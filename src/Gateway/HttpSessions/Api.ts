@@ -141,10 +141,6 @@ const Conversation = Schema.Unknown.annotations({
   }
 })
 
-const EventStream = Schema.String.pipe(
-  HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/event-stream" })
-).annotations({ description: "Server-Sent Events: `data` is a JSON array of events, `control` has the next offset." })
-
 const empty = (status: number, description: string) => HttpApiSchema.Empty(status).annotations({ description })
 
 const done = empty(204, "It was done.")
@@ -252,7 +248,6 @@ export const SessionRoutes = HttpApiGroup.make("sessions")
       .setUrlParams(EventsParams)
       .setHeaders(Conditions)
       .addSuccess(Schema.Array(Event))
-      .addSuccess(EventStream)
       .addSuccess(empty(204, "No event came while the poll waited."))
       .addSuccess(empty(304, "The answer would be that of If-None-Match."))
       .addError(NotFound.Wire)

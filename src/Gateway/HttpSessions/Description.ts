@@ -1,5 +1,6 @@
 /** The documentation of sessions over HTTP in the OpenAPI document: summaries, headers and examples. */
-import { type Header, operation, retryAfter } from "../../Http/OpenApi/Describe.ts"
+import { isObject, type JsonObject } from "../../base/Json/Parsing.ts"
+import { type Details, type Header, operation, retryAfter } from "../../Http/OpenApi/Describe.ts"
 
 /** The example id: a time, and 24 random digits. */
 const id = "019b76da80009f86d081884c7d659a2feaa0"
@@ -31,6 +32,25 @@ const event = {
 }
 
 const offset = `0000000000000007_${epoch}`
+
+/** An operation whose body may be left out. */
+const withOptionalBody =
+  (details: Details) =>
+  (made: JsonObject): JsonObject => {
+    const { requestBody, ...others } = operation(details)(made)
+    return isObject(requestBody) ? { ...others, requestBody: { ...requestBody, required: false } } : others
+  }
+
+/** Adds the form of an answer that a contract cannot have in addition to JSON. */
+const withEventStream =
+  (details: Details, schema: JsonObject, example: string) =>
+  (made: JsonObject): JsonObject => {
+    const described = operation(details)(made)
+    const { 200: found, ...responses } = isObject(described.responses) ? described.responses : {}
+    if (!isObject(found) || !isObject(found.content)) return described
+    const content = { ...found.content, "text/event-stream": { schema, example } }
+    return { ...described, responses: { 200: { ...found, content }, ...responses } }
+  }
 
 const header = (description: string, example: string, required = false): Header => ({
   description,
@@ -121,7 +141,7 @@ export const remove = operation({
   never: [413]
 })
 
-export const start = operation({
+export const start = withOptionalBody({
   operationId: "startSession",
   summary: "Start a session",
   description: "The answer comes when the session is active. What the body has replaces what the session had.",
@@ -167,7 +187,7 @@ export const answer = operation({
   answers: { ...errors, 400: { example: { error: "Invalid request: requestId: is missing" } } }
 })
 
-export const interrupt = operation({
+export const interrupt = withOptionalBody({
   operationId: "interruptTurn",
   summary: "Interrupt a turn",
   description: "Asks the agent to end a turn, by default the one in progress.",
@@ -198,24 +218,31 @@ const streamHeaders = {
   "Stream-Cursor": header("The `cursor` of the next request, with `live`.", "3389520")
 }
 
-export const events = operation({
-  operationId: "readEvents",
-  summary: "Read or follow the events of a session",
-  description:
-    "The read side of the [Durable Streams protocol](https://github.com/durable-streams/durable-streams/blob/main/PROTOCOL.md), as `@durable-streams/client` speaks it. HEAD answers the position of the newest event. A stream of Server-Sent Events ends after about a minute: continue at its last offset.",
-  answers: {
-    ...errors,
-    200: {
-      description: "Events in order, or the stream of them.",
-      headers: { ...streamHeaders, ETag: header("The tag of the answer.", `"${offset}:7"`) },
-      example: [event]
+export const events = withEventStream(
+  {
+    operationId: "readEvents",
+    summary: "Read or follow the events of a session",
+    description:
+      "The read side of the [Durable Streams protocol](https://github.com/durable-streams/durable-streams/blob/main/PROTOCOL.md), as `@durable-streams/client` speaks it. HEAD answers the position of the newest event. A stream of Server-Sent Events ends after about a minute: continue at its last offset.",
+    answers: {
+      ...errors,
+      200: {
+        description: "Events in order, or the stream of them.",
+        headers: { ...streamHeaders, ETag: header("The tag of the answer.", `"${offset}:7"`) },
+        example: [event]
+      },
+      204: { description: "No event came while the poll waited.", headers: streamHeaders },
+      400: { example: { error: "offset must be -1, now or the offset of an earlier answer" } },
+      410: {
+        description: "Events after the offset are no longer kept, or it belongs to a history that was lost.",
+        example: { error: "Events after this offset are no longer kept; read from -1" }
+      }
     },
-    204: { description: "No event came while the poll waited.", headers: streamHeaders },
-    400: { example: { error: "offset must be -1, now or the offset of an earlier answer" } },
-    410: {
-      description: "Events after the offset are no longer kept, or it belongs to a history that was lost.",
-      example: { error: "Events after this offset are no longer kept; read from -1" }
-    }
+    never: [413]
   },
-  never: [413]
-})
+  {
+    type: "string",
+    description: "Server-Sent Events: `data` is a JSON array of events, `control` has the next offset."
+  },
+  `event: data\ndata: ${JSON.stringify([event])}\n\nevent: control\ndata: {"streamNextOffset":"${offset}","streamCursor":"3389520"}\n\n`
+)

@@ -84,8 +84,8 @@ export const make = (followed: Followed): Effect.Effect<EventStreams, never, Cli
             const stream = new EventStream(client, slot, scope, shared)
             streams.add(stream)
             occupancy.set(true)
-            yield* Scope.extend(followed.enter(client.caller, sessionId), scope)
             const subscribed = clients.sessions.subscribe(client.caller, sessionId, stream.feed).pipe(
+              Effect.tap(({ epoch }) => followed.enter(client.caller, sessionId, epoch)),
               Scope.extend(scope),
               Effect.mapError(errorOf),
               Effect.flatMap(subscription =>

@@ -83,8 +83,8 @@ const unreadable = {
   StoreUnavailable: () => Effect.fail(ServiceUnavailable.later("Store unavailable"))
 }
 
-/** Reads the events from a position on, up to {@link pageBytes}. */
-const readPage = ({ after, maySkip, subscription }: Beginning): Effect.Effect<Page, ApiError> =>
+/** Reads the events from a position on, up to {@link pageBytes}. `isLost`: whether the history was lost or removed. */
+const readPage = ({ after, maySkip, subscription }: Beginning, isLost: () => boolean): Effect.Effect<Page, ApiError> =>
   Effect.gen(function* () {
     const offsetAt = DurableStream.offsetsOf(subscription.epoch)
     const events: Array<Frame> = []
@@ -92,8 +92,11 @@ const readPage = ({ after, maySkip, subscription }: Beginning): Effect.Effect<Pa
     while (bytes < pageBytes && seq < subscription.publishedSeq()) {
       yield* turnOf(last)
       const { frames, trimmedSeq } = yield* subscription.read(seq, pageEvents)
+      if (isLost()) return yield* ServiceUnavailable.later("The history of the session was replaced; try again")
       if (trimmedSeq > seq) {
-        if (!maySkip || events.length > 0) return yield* gone()
+        // What was read remains valid; the next request gets the error.
+        if (events.length > 0) break
+        if (!maySkip) return yield* gone()
         from = trimmedSeq
         seq = trimmedSeq
       }
@@ -138,9 +141,14 @@ type Wake = "events" | "deleted" | "lost" | "time"
 
 const wakeable = () => {
   const woken = Deferred.unsafeMake<Wake>(FiberId.none)
+  let isLost = false
   const wake = (reason: Wake) => () => Deferred.unsafeDone(woken, Effect.succeed(reason))
-  const subscriber = { onFrames: wake("events"), onDeleted: wake("deleted"), onLost: wake("lost") }
-  return { woken: Deferred.await(woken), subscriber, end: wake("time") }
+  const onLost = () => {
+    isLost = true
+    wake("lost")()
+  }
+  const subscriber = { onFrames: wake("events"), onDeleted: wake("deleted"), onLost }
+  return { woken: Deferred.await(woken), subscriber, end: wake("time"), isLost: () => isLost }
 }
 
 /** How long a poll of a client waits: not beyond the expiry of its token, so that the next request is answered 401. */
@@ -159,7 +167,7 @@ const poll = (
   start: DurableStream.Start
 ): Effect.Effect<Reply.Reply, ApiError> =>
   Effect.gen(function* () {
-    const { end, subscriber, woken } = wakeable()
+    const { end, isLost, subscriber, woken } = wakeable()
     const slot = yield* Effect.acquireRelease(
       Effect.suspend(() => {
         const slot = takeSlot(caller.tenant)
@@ -168,8 +176,8 @@ const poll = (
       slot => Effect.sync(() => slot.release())
     )
     slot.offer({ onReclaim: end })
-    yield* followed.enter(caller, sessionId)
     const subscription = yield* Effect.mapError(sessions.subscribe(caller, sessionId, subscriber), errorOf)
+    yield* followed.enter(caller, sessionId, subscription.epoch)
     const beginning = { subscription, ...(yield* beginningOf(start, subscription)) }
     const isWaiting = beginning.after >= subscription.publishedSeq()
     const wake = isWaiting
@@ -188,7 +196,7 @@ const poll = (
       const end = { offset, isUpToDate: true, isClosed: wake === "deleted", cursor }
       return Reply.empty(204, { ...DurableStream.headersOf(end), ...uncached })
     }
-    const page = yield* read(beginning)
+    const page = yield* read(beginning, isLost)
     for (const { type } of page.events) GatewayMetrics.sentOverHttp.increment(type, tags)
     return reply(page, { ...page.end, cursor }, ifNoneMatch, uncached)
   }).pipe(Effect.scoped)
@@ -218,15 +226,16 @@ export const make = Effect.gen(function* () {
 
   const read =
     (tenant: string): typeof readPage =>
-    beginning =>
+    (beginning, isLost) =>
       pool
-        .use(tenant, 1, () => readPage(beginning), pageTimeout)
+        .use(tenant, 1, () => readPage(beginning, isLost), pageTimeout)
         .pipe(Effect.catchTag("SessionsBusy", error => Effect.fail(errorOf(error))))
 
   /** The events that are stored, or with HEAD the position of the newest one. */
   const page = ({ caller, ifNoneMatch, isHead, sessionId }: Query, start: DurableStream.Start) =>
     Effect.gen(function* () {
-      const subscription = yield* Effect.mapError(clients.sessions.subscribe(caller, sessionId, silent), errorOf)
+      const { isLost, subscriber } = wakeable()
+      const subscription = yield* Effect.mapError(clients.sessions.subscribe(caller, sessionId, subscriber), errorOf)
       const offsetAt = DurableStream.offsetsOf(subscription.epoch)
       const head = { offset: offsetAt(subscription.headSeq), isUpToDate: true, isClosed: false }
       if (isHead) {
@@ -239,7 +248,7 @@ export const make = Effect.gen(function* () {
       }
       // The client has everything, so nothing has to be read.
       const isKnown = ifNoneMatch === DurableStream.etagOf(from, head)
-      const made = isKnown ? { events: [], from, end: head } : yield* read(caller.tenant)(beginning)
+      const made = isKnown ? { events: [], from, end: head } : yield* read(caller.tenant)(beginning, isLost)
       return reply(made, made.end, ifNoneMatch, revalidated)
     }).pipe(Effect.scoped)
 

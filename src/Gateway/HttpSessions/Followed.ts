@@ -20,16 +20,21 @@ const maxLingering = 10_000
 class Entry {
   readers = 0
   expiresAt = Number.POSITIVE_INFINITY
-  /** That of its history, once it is known. */
-  epoch: string | undefined
 
-  constructor(readonly scope: Scope.CloseableScope) {}
+  /** @param epoch that of its history */
+  constructor(
+    readonly epoch: string,
+    readonly scope: Scope.CloseableScope
+  ) {}
 }
 
 /** The sessions that clients follow. */
 export interface Followed {
-  /** Follows a session until the scope closes, and for a while after that. It does not wait. */
-  readonly enter: (caller: Caller, sessionId: string) => Effect.Effect<void, never, Scope.Scope>
+  /**
+   * Follows a session until the scope closes, and for a while after that. It does not wait. The caller has subscribed to
+   * the session, with this epoch.
+   */
+  readonly enter: (caller: Caller, sessionId: string, epoch: string) => Effect.Effect<void, never, Scope.Scope>
   /** Whether a session is followed whose history has a position. If it cannot be found now, it was deleted. */
   readonly has: (caller: Caller, sessionId: string, position: Position) => boolean
 }
@@ -65,18 +70,22 @@ export const make: Effect.Effect<Followed, never, Clients | Scope.Scope> = Effec
     return sessions.subscribe(caller, sessionId, subscriber).pipe(
       Scope.extend(entry.scope),
       Effect.match({
-        onFailure: () => forget(key, entry),
+        onFailure: error => {
+          // If it was deleted in the meantime, that is what is to be known.
+          if (error._tag !== "SessionNotFound") forget(key, entry)
+        },
         onSuccess: ({ epoch }) => {
-          entry.epoch = epoch
+          if (epoch !== entry.epoch) forget(key, entry)
         }
       })
     )
   }
 
-  const follow = (caller: Caller, sessionId: string, key: string): Entry => {
+  const follow = (caller: Caller, sessionId: string, key: string, epoch: string): Entry => {
     const known = entries.get(key)
-    if (known !== undefined) return known
-    const entry = new Entry(Effect.runSync(Scope.make()))
+    if (known?.epoch === epoch) return known
+    if (known !== undefined) forget(key, known)
+    const entry = new Entry(epoch, Effect.runSync(Scope.make()))
     lingering++
     entries.set(key, entry)
     occupancy.set(true)
@@ -105,11 +114,11 @@ export const make: Effect.Effect<Followed, never, Clients | Scope.Scope> = Effec
   )
 
   return {
-    enter: (caller, sessionId) => {
+    enter: (caller, sessionId, epoch) => {
       const key = keyOf(caller, sessionId)
       return Effect.acquireRelease(
         Effect.sync(() => {
-          const entry = follow(caller, sessionId, key)
+          const entry = follow(caller, sessionId, key, epoch)
           if (entry.readers++ === 0) lingering--
           return entry
         }),

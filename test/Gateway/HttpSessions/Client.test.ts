@@ -1,18 +1,19 @@
 /** Sessions as durable streams, read by the official client, unmodified. */
 import { assert, describe, expect, layer } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Effect, Exit, Layer, Scope } from "effect"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { sqlite } from "../../../src/Storage/Backends.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import * as Environment from "../../service/Environment.ts"
 import * as Gateways from "../../service/Gateways.ts"
+import * as InProcess from "../../service/InProcess.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import { test } from "../../Tests.ts"
 import { live, make } from "../Socket/Fixture.ts"
 import { token } from "../survival/Token.ts"
 import { failure, follow, isDense, readAll } from "./DurableClient.ts"
-import { ask, create, post } from "./Fixture.ts"
+import { ask, controlsOf, create, open, post } from "./Fixture.ts"
 
 const completed = (turnId: string | undefined) => (event: { readonly type: string; readonly turnId?: unknown }) =>
   event.type === "turn_completed" && event.turnId === turnId
@@ -114,6 +115,18 @@ describe("the official client", () => {
       ])
     })
   }
+})
+
+test.scopedLive("a shutdown of the service ends its streams whole", function* () {
+  const scope = yield* Scope.make()
+  const { url } = yield* Scope.extend(InProcess.serve({ DEV_MODE: "true" }), scope)
+  const base = `${url}/api/v1/sessions`
+  const { id } = yield* create(base)
+  const stream = yield* open(`${base}/${id}/events?offset=-1&live=sse`)
+  yield* stream.until(text => controlsOf(text).length > 0)
+  const [isWhole] = yield* Effect.all([stream.isWhole, Scope.close(scope, Exit.void)], { concurrency: 2 })
+  assert.isTrue(isWhole)
+  assert.lengthOf(controlsOf(stream.text()), 2)
 })
 
 layer(Environment.layer, { excludeTestServices: true })(
