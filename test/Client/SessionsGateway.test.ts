@@ -53,7 +53,7 @@ describe("with the gateway, the client of sessions", () => {
     withRealGateway(async ({ connect, direct, restart }) => {
       const sessions = connect()
       const { id } = await sessions.create("echo")
-      await converse(sessions, id, "/long 200")
+      for (const content of ["/all", "/write a.txt text", "/long 200"]) await converse(sessions, id, content)
       let fold = Fold.resume(Fold.empty(""))
       const story: Array<string> = []
       const reading = (async () => {

@@ -65,6 +65,27 @@ onPostgres("The session event log in PostgreSQL", () => {
     }).pipe(Effect.provide(quiet))
   )
 
+  live("a checkpoint is stored by any node, and none is left of a session that is removed at the time", function* () {
+    const url = yield* newDatabase
+    const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
+    yield* one.open("t/s", "e1")
+    yield* append(one, "t/s", 0, ["1", "2"])
+    yield* other.saveCheckpoint("t/s", { epoch: "e1", seq: 2, text: "{}" })
+    expect(yield* one.checkpoint("t/s")).toEqual(Option.some({ epoch: "e1", seq: 2, text: "{}" }))
+    const sessions = Array.from({ length: 20 }, (_, index) => `t/${index}`)
+    yield* together(sessions, session => one.open(session, "e1"))
+    yield* together(sessions, (session, index) => {
+      const save = other.saveCheckpoint(session, {
+        epoch: "e1",
+        seq: 0,
+        text: JSON.stringify("x".repeat(1000 * index))
+      })
+      return together([save, one.remove(session), save], effect => effect)
+    })
+    const rows = yield* sql(url, "SELECT history FROM causeway.checkpoints")
+    expect(rows).toHaveLength(1)
+  })
+
   live("an append whose answer is lost is found out about, and not repeated", function* () {
     const proxy = yield* Proxy.make(yield* newDatabase)
     const { events } = yield* node(proxy.url)

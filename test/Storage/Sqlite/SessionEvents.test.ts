@@ -88,6 +88,33 @@ describe("A damaged session database", () => {
     })
   }
 
+  test.scopedLive("of which a checkpoint is damaged is written and read otherwise", function* () {
+    const directory = yield* temporaryDirectory
+    const layer = Sqlite.layer({ directory, writer: "inline" })
+    yield* Effect.gen(function* () {
+      const events = yield* SessionEvents
+      yield* events.open("t/s", "e")
+      yield* events.append(append("t/s", 0, "1"))
+      yield* events.saveCheckpoint("t/s", { epoch: "e", seq: 1, text: marker.repeat(2000) })
+    }).pipe(Effect.provide(layer))
+    breakMarked(join(directory, "sessions.db"))
+    yield* Effect.gen(function* () {
+      const events = yield* SessionEvents
+      expect(yield* Effect.flip(events.checkpoint("t/s"))).toMatchObject({ _tag: "StoreUnavailable" })
+      const outcomes = yield* Effect.forEach(
+        [
+          events.append(append("t/s", 1, "2")),
+          events.saveCheckpoint("t/s", { epoch: "e", seq: 2, text: "{}" }),
+          events.open("t/other", "e")
+        ],
+        Effect.either,
+        { concurrency: "unbounded" }
+      )
+      expect([outcomes[0]?._tag, outcomes[2]?._tag]).toEqual(["Right", "Right"])
+      expect((yield* Effect.flatten(events.read("t/s", 0, 100))).events.map(({ text }) => text)).toEqual(["1", "2"])
+    }).pipe(Effect.provide(layer), listening([]))
+  })
+
   test.scopedLive("does not prevent the removal of old readable events", function* () {
     const { directory } = yield* damaged
     yield* Effect.gen(function* () {
