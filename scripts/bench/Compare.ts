@@ -3,7 +3,7 @@ import type { BenchFailed } from "./BenchFailed.ts"
 import type { Comparison, Sample } from "./Findings.ts"
 import * as ClosedLoop from "./load/ClosedLoop.ts"
 import { Plan } from "./Plan.ts"
-import { processorSeconds } from "./Process.ts"
+import { treeSeconds } from "./Process.ts"
 import type { Running } from "./Server.ts"
 
 /** The work of one contender in a round, with latencies if they were measured. */
@@ -48,12 +48,12 @@ const generatorSeconds = Effect.sync(() => {
 
 const sample = <R>({ pid, work }: Entrant<R>, seconds: number): Effect.Effect<Sample, BenchFailed, R> =>
   Effect.gen(function* () {
-    const serverBefore = yield* processorSeconds(pid)
+    const serverBefore = yield* treeSeconds(pid)
     const generatorBefore = yield* generatorSeconds
     const startedAt = performance.now()
     const { done, seconds: taken, ...rest } = yield* work(seconds)
     const elapsed = (performance.now() - startedAt) / 1000
-    const server = (yield* processorSeconds(pid)) - serverBefore
+    const server = (yield* treeSeconds(pid)) - serverBefore
     const generator = (yield* generatorSeconds) - generatorBefore
     return {
       ...rest,

@@ -86,6 +86,15 @@ const find = (program: string): string | undefined =>
     .map(directory => join(directory, program))
     .find(file => existsSync(file))
 
+const isWebdisHere = find("redis-server") !== undefined && find("webdis") !== undefined
+
+/** Redis behind webdis. Each write is on disk before it is answered. */
+export const webdis: Contender = {
+  ...peer("Redis + webdis", "webdis.ts", "/PING"),
+  takesKey: false,
+  ...(isWebdisHere ? {} : { absence: "it is not installed (Debian: redis-server and webdis)" })
+}
+
 const etcdFile = find("etcd")
 
 /** etcd through its gateway for JSON over HTTP. */

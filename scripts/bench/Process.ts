@@ -1,6 +1,6 @@
 /** The processors that processes run on, and what they use (proc(5)). */
 import { execFileSync, type SpawnOptions, spawn } from "node:child_process"
-import { readFileSync } from "node:fs"
+import { readdirSync, readFileSync } from "node:fs"
 import { cpus } from "node:os"
 import { Effect } from "effect"
 import { BenchFailed } from "./BenchFailed.ts"
@@ -44,6 +44,28 @@ export const processorSeconds = (pid: number): Effect.Effect<number, BenchFailed
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ")
     return (Number(fields[11]) + Number(fields[12])) / ticks
   })
+
+/** The running child processes of a process. */
+const childrenOf = (parent: number): ReadonlyArray<number> =>
+  readdirSync("/proc")
+    .filter(name => /^\d+$/.test(name))
+    .map(Number)
+    .filter(pid => {
+      try {
+        const stat = readFileSync(`/proc/${pid}/stat`, "utf8")
+        return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]) === parent
+      } catch {
+        return false
+      }
+    })
+
+/** The same, with the running child processes. */
+export const treeSeconds = (pid: number): Effect.Effect<number, BenchFailed> =>
+  Effect.zipWith(
+    processorSeconds(pid),
+    Effect.forEach(childrenOf(pid), child => Effect.orElseSucceed(processorSeconds(child), () => 0)),
+    (own, others) => others.reduce((sum, seconds) => sum + seconds, own)
+  )
 
 /** User and system CPU time of the processes that a process started and that have ended, in seconds. */
 export const endedProcessorSeconds = (pid: number): Effect.Effect<number, BenchFailed> =>

@@ -57,3 +57,15 @@ export const etcd = {
     return `{"success":[${puts.join(",")}]}`
   }
 } as const
+
+const redisPath = (command: "GET" | "SET", entry: number): string =>
+  `/${command}/${encodeURIComponent(namespaceOf(entry))}%2F${keyOf(entry)}`
+
+/** The requests of webdis (its README). */
+export const webdis = {
+  get: (entry: number): string => `GET ${redisPath("GET", entry)} ${host}\r\n`,
+  set: (entry: number): string => withBody("PUT", redisPath("SET", entry), host, valueOf(entry)),
+  /** The path and the body that set entries. */
+  fill: (entries: ReadonlyArray<number>): string =>
+    `MSET/${entries.flatMap(entry => [`${namespaceOf(entry)}/${keyOf(entry)}`, valueOf(entry)].map(encodeURIComponent)).join("/")}`
+} as const

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:
 import { join } from "node:path"
 import { Console, Effect, type Scope } from "effect"
 import type { BenchFailed } from "./BenchFailed.ts"
-import { type Contender, causeway } from "./Contender.ts"
+import { type Contender, causeway, etcd, webdis } from "./Contender.ts"
 import { Plan } from "./Plan.ts"
 import * as Requests from "./Requests.ts"
 import { post, type Running, start } from "./Server.ts"
@@ -27,10 +27,14 @@ interface Filling {
 
 const byBatch: Filling = { path: "/api/v1/batch", size: 1000, body: Requests.batchOf }
 const byTransaction: Filling = { path: "/v3/kv/txn", size: 100, body: Requests.etcd.batch }
+const byCommand: Filling = { path: "/", size: 10, body: Requests.webdis.fill }
+
+const fillingOf = (name: string): Filling =>
+  name === etcd.name ? byTransaction : name === webdis.name ? byCommand : byBatch
 
 /** Sets the given number of entries, each once. */
 export const fill = (running: Running, entries: number): Effect.Effect<void, BenchFailed> => {
-  const { body, path, size } = running.name === "etcd" ? byTransaction : byBatch
+  const { body, path, size } = fillingOf(running.name)
   return Effect.forEach(
     Array.from({ length: Math.ceil(entries / size) }).keys(),
     index => {

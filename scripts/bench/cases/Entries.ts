@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { type Case, present } from "../Case.ts"
 import { compare, underLoad } from "../Compare.ts"
-import { type Contender, causeway, etcd, fastify, raw } from "../Contender.ts"
+import { type Contender, causeway, etcd, fastify, raw, webdis } from "../Contender.ts"
 import { none } from "../Findings.ts"
 import * as Random from "../load/Random.ts"
 import { smallStore } from "../Plan.ts"
@@ -11,16 +11,19 @@ import { start } from "../Server.ts"
 import { scratch, startFilled } from "../Stores.ts"
 import * as Workloads from "../Workloads.ts"
 
-const getOf = (contender: Contender) => {
-  if (contender !== etcd) return Workloads.get.requests()
-  const random = Random.make(1)
-  return () => Requests.etcd.get(random(smallStore))
-}
+const peers: ReadonlyMap<Contender, Record<"get" | "set", (entry: number) => string>> = new Map<
+  Contender,
+  Record<"get" | "set", (entry: number) => string>
+>([
+  [etcd, Requests.etcd],
+  [webdis, Requests.webdis]
+])
 
-const putOf = (contender: Contender) => {
-  if (contender !== etcd) return Workloads.put.requests()
-  const random = Random.make(2)
-  return () => Requests.etcd.set(random(smallStore))
+const requestsOf = (workload: Workloads.Workload, method: "get" | "set", seed: number) => (contender: Contender) => {
+  const peer = peers.get(contender)
+  if (peer === undefined) return workload.requests()
+  const random = Random.make(seed)
+  return () => peer[method](random(smallStore))
 }
 
 const started = (contender: Contender) =>
@@ -45,11 +48,11 @@ const measured = (
 export const get: Case = {
   name: "get",
   about: "GET of one entry",
-  run: measured(Workloads.get, [causeway, raw, fastify, etcd], getOf)
+  run: measured(Workloads.get, [causeway, raw, fastify, webdis, etcd], requestsOf(Workloads.get, "get", 1))
 }
 
 export const put: Case = {
   name: "put",
   about: "PUT of one entry, on disk before it is answered",
-  run: measured(Workloads.put, [causeway, fastify, etcd], putOf)
+  run: measured(Workloads.put, [causeway, fastify, webdis, etcd], requestsOf(Workloads.put, "set", 2))
 }

@@ -1,11 +1,11 @@
 /** The PostgreSQL of the benchmark: its own cluster with the relevant settings of a production server. */
-import { readdirSync, readFileSync } from "node:fs"
+import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, type Scope } from "effect"
 import pg from "pg"
 import * as Server from "../../../test/postgres/Server.ts"
 import { BenchFailed } from "../BenchFailed.ts"
-import { endedProcessorSeconds, processorSeconds } from "../Process.ts"
+import { endedProcessorSeconds, treeSeconds } from "../Process.ts"
 
 export interface Database {
   readonly version: string
@@ -33,20 +33,6 @@ const query = <A extends pg.QueryResultRow>(connectionString: string, text: stri
     catch: failed
   })
 
-/** The running child processes of a process. */
-const childrenOf = (parent: number): ReadonlyArray<number> =>
-  readdirSync("/proc")
-    .filter(name => /^\d+$/.test(name))
-    .map(Number)
-    .filter(pid => {
-      try {
-        const stat = readFileSync(`/proc/${pid}/stat`, "utf8")
-        return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]) === parent
-      } catch {
-        return false
-      }
-    })
-
 const settings = { shared_buffers: "512MB", max_wal_size: "4GB", synchronous_commit: "on", fsync: "on" }
 
 /** A server over a new cluster in a directory, until the scope closes. */
@@ -71,13 +57,7 @@ export const start = (directory: string): Effect.Effect<Database, BenchFailed, S
       create: name => Effect.as(query(server.urlOf("postgres"), `CREATE DATABASE ${name}`), server.urlOf(name)),
       // A pool closes idle connections, and with each its process ends.
       processorSeconds: Effect.suspend(() =>
-        Effect.map(
-          Effect.all([
-            endedProcessorSeconds(postmaster),
-            ...[postmaster, ...childrenOf(postmaster)].map(pid => Effect.orElseSucceed(processorSeconds(pid), () => 0))
-          ]),
-          all => all.reduce((sum, seconds) => sum + seconds, 0)
-        )
+        Effect.zipWith(endedProcessorSeconds(postmaster), treeSeconds(postmaster), (ended, running) => ended + running)
       ),
       commits: url =>
         Effect.map(

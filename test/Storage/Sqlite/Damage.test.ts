@@ -139,7 +139,7 @@ const examine = (url: string, call: Effect.Effect.Success<ReturnType<typeof laun
         status === 200 ? Schema.decodeUnknownSync(Schema.parseJson(Changes))(text) : status
       )
 
-    // Many at a time.
+    // Many at a time, so that reads share a snapshot.
     for (const tenant of ["a", "b"]) {
       const keys = Array.from({ length: entriesPerTenant }, (_, index) => keyOf(index))
       const answers = yield* Effect.forEach(keys, key => call(entry(tenant, key)), { concurrency: 16 })

@@ -98,6 +98,7 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
           onReply
         )
 
+    let unanswered = 0
     /** Sends a request to the writer, after everything that must not run at the same time was stopped. */
     const post: WriterPort.WriterPort<W, O> = (request, respond) => {
       if (reader.isExclusive) {
@@ -105,7 +106,9 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
           return respond({ ...WriterPort.unavailable("the disk is full"), cause: "DiskError" })
         reader.close("the database is being opened for writing")
       }
+      if (unanswered++ === 0) reader.writing(true)
       writer(request, reply => {
+        if (--unanswered === 0) reader.writing(false)
         // If the outcome is unknown, records may have been removed. The caller may have been interrupted.
         if (request.kind === "trim" && (reply._tag === "Unavailable" || reply.count > 0)) reader.forget()
         respond(reply)

@@ -60,9 +60,57 @@ export const damageReporter = (database: string, metric: string, tags: MetricTag
 /** After an unreadable page, caches are emptied at most once in this interval. */
 const clearCachesIntervalMillis = 1000
 
+/**
+ * One snapshot for the reads of a turn of the event loop: without it, each lookup takes and releases a lock of the
+ * database, with system calls that cost as much as the lookup.
+ *
+ * The first read of a turn has its own snapshot, so that a single read costs nothing more. The second begins a snapshot
+ * that lasts until the end of the turn. While the writer has a request, no snapshot is shared. No other process writes,
+ * so that the database does not change during such a snapshot: each read finds what it would find by itself.
+ */
+export class SharedSnapshot {
+  private hasRead = false
+  private isHeld = false
+
+  constructor(
+    /** Its `release` must not throw, because no caller would catch the error. */
+    private readonly connection: Pick<ReadConnection, "hold" | "release">,
+    private isWriting: boolean
+  ) {}
+
+  /** Must be called before each read. */
+  enter(): void {
+    if (this.isHeld || this.isWriting) return
+    if (this.hasRead) {
+      this.connection.hold()
+      this.isHeld = true
+    } else {
+      this.hasRead = true
+      setImmediate(this.endTurn)
+    }
+  }
+
+  writing(isWriting: boolean): void {
+    this.isWriting = isWriting
+    if (isWriting) this.end()
+  }
+
+  end(): void {
+    if (!this.isHeld) return
+    this.isHeld = false
+    this.connection.release()
+  }
+
+  private readonly endTurn = (): void => {
+    this.hasRead = false
+    this.end()
+  }
+}
+
 interface Main<Q> extends Opened<Q> {
   /** The file that it reads. */
   readonly databaseId: string | undefined
+  readonly shared: SharedSnapshot
 }
 
 export interface ReaderListener {
@@ -81,6 +129,7 @@ export class Reader<Q> {
   readonly snapshots: Snapshots<Q>
   private main: Main<Q> | undefined
   private suspension: string | undefined = "the database is not open yet"
+  private isWriting = false
   private generation = 0
   private adopted: string | undefined
   private clearedAt = Number.NEGATIVE_INFINITY
@@ -104,7 +153,7 @@ export class Reader<Q> {
     body: (queries: Q, now: number) => A,
     annotations?: Readonly<Record<string, unknown>>
   ): Effect.Effect<A, StoreUnavailable> {
-    return this.attempt(() => body(this.current().queries, this.clock.unsafeCurrentTimeMillis()), annotations)
+    return this.attempt(() => body(this.enter(), this.clock.unsafeCurrentTimeMillis()), annotations)
   }
 
   /** Changes with each file that is opened and whenever records are removed. Fails if a read would. */
@@ -160,9 +209,22 @@ export class Reader<Q> {
   close(reason: string): void {
     this.suspension = reason
     this.snapshots.close(reason)
+    this.main?.shared.end()
     this.main?.connection.close()
     this.main = undefined
     this.generation++
+  }
+
+  /** Must be called before the writer receives a request, and when it has answered all. */
+  writing(isWriting: boolean): void {
+    this.isWriting = isWriting
+    this.main?.shared.writing(isWriting)
+  }
+
+  private enter(): Q {
+    const main = this.current()
+    main.shared.enter()
+    return main.queries
   }
 
   /** The connection for short reads. Throws if it cannot be opened. */
@@ -173,7 +235,8 @@ export class Reader<Q> {
     }
     if (this.main === undefined) {
       const databaseId = idOf(this.source.file)
-      this.main = { ...this.openedFile(() => ReadConnection.open(this.source)), databaseId }
+      const opened = this.openedFile(() => ReadConnection.open(this.source))
+      this.main = { ...opened, databaseId, shared: new SharedSnapshot(opened.connection, this.isWriting) }
       this.generation++
     }
     return this.main

@@ -2,16 +2,90 @@ import { symlinkSync } from "node:fs"
 import { join } from "node:path"
 import { setImmediate as nextTurn } from "node:timers/promises"
 import { describe, expect, it } from "@effect/vitest"
+import Database from "better-sqlite3"
 import { Effect, Fiber, FastCheck as fc, Option } from "effect"
 import { decode } from "../../../../src/Kv/Entry.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
-import { Reader } from "../../../../src/Storage/Sqlite/Database/Reader.ts"
+import { Reader, SharedSnapshot } from "../../../../src/Storage/Sqlite/Database/Reader.ts"
 import { Queries } from "../../../../src/Storage/Sqlite/Kv/Queries.ts"
+import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { times } from "../../../Scale.ts"
 import { set } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import { test } from "../../../Tests.ts"
 import { temporaryLayer } from "../../SqliteFixture.ts"
+
+class Recorder {
+  held = 0
+  taken = 0
+  hold(): void {
+    this.held++
+    this.taken++
+  }
+  release(): void {
+    this.held--
+  }
+}
+
+const steps = fc.array(fc.constantFrom("read", "read", "read", "write", "answer", "turn"), { maxLength: 40 })
+
+describe("a snapshot for a turn", () => {
+  it.live("exists from the second read on, and never during a write or after the turn", () =>
+    Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(steps, async program => {
+          const holder = new Recorder()
+          const turn = new SharedSnapshot(holder, false)
+          let isWriting = false
+          let reads = 0
+          for (const step of program) {
+            if (step === "read") {
+              turn.enter()
+              if (!isWriting) reads++
+              expect(holder.held).toBe(!isWriting && reads > 1 ? 1 : 0)
+            } else if (step === "turn") {
+              await nextTurn()
+              reads = 0
+              expect(holder.held).toBe(0)
+            } else {
+              isWriting = step === "write"
+              turn.writing(isWriting)
+              if (isWriting) expect(holder.held).toBe(0)
+            }
+          }
+          await nextTurn()
+          expect(holder.held).toBe(0)
+        }),
+        { numRuns: times(200) }
+      )
+    )
+  )
+
+  it.scopedLive("is shared by all reads of the turn, and released after it", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* Effect.gen(function* () {
+        const store = yield* Store
+        yield* store.commit({ operations: [set("n", "k", 1)], actor: "tester" })
+        const file = join(directory, "kv.db")
+        const other = new Database(file)
+        const value = () => Option.getOrThrow(Effect.runSync(store.get("n", "k"))).value
+        yield* Effect.promise(() => nextTurn())
+        const first = value()
+        const second = value()
+        // Only the writer may do this. It shows which snapshot a read comes from.
+        other.exec("UPDATE entries SET value = 'changed'")
+        expect([first, second, value()]).toEqual(["1", "1", "1"])
+        yield* Effect.promise(() => nextTurn())
+        expect(value()).toBe("changed")
+        expect(value()).toBe("changed")
+        yield* Effect.promise(() => nextTurn())
+        expect(other.pragma("wal_checkpoint(TRUNCATE)")).toMatchObject([{ busy: 0 }])
+        other.close()
+      }).pipe(Effect.provide(Sqlite.layer({ directory, writer: "inline" })))
+    })
+  )
+})
 
 type Step = { readonly do: "commit" | "get" | "list" | "turn"; readonly key: number }
 
