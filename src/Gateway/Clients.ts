@@ -8,7 +8,7 @@ import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Setting from "../base/Setting.ts"
 import { ServiceUnavailable } from "../Http/ApiError.ts"
 import { makeReplays, type Replays } from "./Clients/Replays.ts"
-import { type Claim, FairPool } from "./FairPool.ts"
+import { FairPool } from "./FairPool.ts"
 import * as Forwarding from "./Forwarding.ts"
 import { Sessions } from "./Sessions.ts"
 
@@ -55,6 +55,14 @@ export const config: Config.Config<Settings> = Config.all({
   })
 })
 
+/** The slot of a connection. */
+export interface Slot {
+  /** Lets others take the slot from now on. `onReclaim` is called when it was taken: the connection has to end. */
+  readonly offer: (connection: { readonly onReclaim: () => void }) => void
+  /** Idempotent. */
+  readonly release: () => void
+}
+
 /** What connections share. */
 export interface ClientsShape {
   readonly sessions: Context.Tag.Service<Sessions>
@@ -63,7 +71,7 @@ export interface ClientsShape {
   /** Reads the events that clients have missed. */
   readonly replays: Replays
   /** Takes the slot of a connection of a tenant, until it is released. Fails if all are in use. */
-  readonly takeSlot: (tenant: string) => Claim | ServiceUnavailable
+  readonly takeSlot: (tenant: string) => Slot | ServiceUnavailable
   /** Unsent bytes of one connection above which it receives no events. */
   readonly unsentBytes: number
   /** Logs frames if `LOG_LEVEL` is debug. */

@@ -24,9 +24,8 @@ export class Claim implements Linked<Claim> {
   state: "waiting" | "held" | "over" = "waiting"
   /** @internal */
   offered: Reclaimable | undefined
-  /** @internal The claims of the holder that were offered before and after. */
+  /** For the pool alone: the claims of the holder that were offered before and after. */
   previous: Claim | undefined
-  /** @internal */
   next: Claim | undefined
 
   /** @internal */

@@ -7,8 +7,7 @@
 import { Effect, Exit, Scope } from "effect"
 import type { BodyWriter, Outlet } from "../../Http/Reply.ts"
 import { Feed, type FeedOwner, type Outbox, type Range } from "../Clients/Feed.ts"
-import type { ClientsShape } from "../Clients.ts"
-import type { Claim } from "../FairPool.ts"
+import type { ClientsShape, Slot } from "../Clients.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { Caller, Frame, Subscription } from "../Sessions.ts"
 import * as DurableStream from "./DurableStream.ts"
@@ -80,7 +79,7 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
 
   constructor(
     private readonly client: Client,
-    private readonly slot: Claim,
+    private readonly slot: Slot,
     private readonly scope: Scope.CloseableScope,
     private readonly shared: Shared
   ) {

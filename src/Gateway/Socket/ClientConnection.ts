@@ -5,7 +5,7 @@ import { Effect, Either, type Fiber, FiberId } from "effect"
 import type { LogValue } from "../../base/Observability/LogValue.ts"
 import * as FrameSummary from "../../base/Observability/LogValue.ts"
 import type { Connection, Handler } from "../../Http/WebSocket.ts"
-import type { Claim } from "../FairPool.ts"
+import type { Slot } from "../Clients.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import { type CloseCode, closeCodes } from "../Protocol/Codes.ts"
 import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
@@ -119,7 +119,7 @@ export class ClientConnection implements Handler {
   constructor(
     private readonly connection: Connection,
     private readonly client: Client,
-    private readonly slot: Claim,
+    private readonly slot: Slot,
     private readonly shared: Shared
   ) {
     this.messages = new TokenBucket(messagesPerSecond, messagesPerSecond, shared.monotonic())
