@@ -60,6 +60,9 @@ const changed = (backend: Layer.Layer<SessionEvents, unknown>, change: (port: Po
     })
   )
 
+/** The requests of one connection: a client may send 100 messages a second. */
+const perConnection = 50
+
 /** A gateway over sessions with histories, and a client of it. */
 const over = (
   histories: ReadonlyArray<Events>,
@@ -69,8 +72,12 @@ const over = (
   Effect.gen(function* () {
     const { start, stored } = yield* make({ stored: changed(backend, change) })
     const first = yield* start
-    const creator = yield* connect(first.url)
-    const ids = yield* Effect.forEach(histories, () => createSession(creator))
+    const ids: Array<string> = []
+    while (ids.length < histories.length) {
+      const creator = yield* connect(first.url)
+      const count = Math.min(perConnection, histories.length - ids.length)
+      ids.push(...(yield* Effect.forEach(Array(count).keys(), () => createSession(creator))))
+    }
     yield* first.stop
     const port = Context.get(stored, SessionEvents)
     const epochs = yield* Effect.forEach(histories, (events, index) =>
@@ -170,20 +177,22 @@ for (const [name, backend] of backends) {
         const samples = [...sampled(anyEvents, times(12)), ...sampled(usualEvents, times(12))]
         const cases = samples.flatMap(([events, at]) => states(at).map(state => ({ events, state })))
         const checkpoints = new Map<string, Checkpoint | undefined>()
-        const { client, epochs, ids } = yield* over(
+        const { epochs, ids, ...gateway } = yield* over(
           cases.map(({ events }) => events),
           ample(),
           () => ({ checkpoint: session => Effect.sync(() => Option.fromNullable(checkpoints.get(session))) })
         )
+        let client = gateway.client
         for (const [index, { events, state }] of cases.entries()) {
+          if (index % perConnection === 0) client = yield* connect(gateway.url)
           const [epoch, id] = [epochs[index]!, ids[index]!]
           checkpoints.set(keyOf(id), state.of(events, epoch))
           const { conversation, subscribed } = yield* conversationOf(client, id, 0)
           assert.deepStrictEqual(conversation, foldOf(events, Fold.empty(epoch)), `a checkpoint that is ${state.name}`)
           assert.strictEqual(subscribed.headSeq, events.length)
           yield* client.until(frame => frame.type === "subscription_ended" && frame.sessionId === id)
+          assert.deepStrictEqual(client.events(), [])
         }
-        assert.deepStrictEqual(client.events(), [])
       }).pipe(Effect.provide(quiet))
     )
 
@@ -194,12 +203,14 @@ for (const [name, backend] of backends) {
           const samples = [...sampled(anyEvents, times(24)), ...sampled(usualEvents, times(24))]
           const kept = 10
           const checkpoints = new Map<string, Checkpoint | undefined>()
-          const { client, epochs, ids } = yield* over(
+          const { epochs, ids, ...gateway } = yield* over(
             samples.map(([events]) => events),
             backend({ events: kept, bytes: 1e9 }),
             () => ({ checkpoint: session => Effect.sync(() => Option.fromNullable(checkpoints.get(session))) })
           )
+          let client = gateway.client
           for (const [index, [events, at]] of samples.entries()) {
+            if (index % perConnection === 0) client = yield* connect(gateway.url)
             const [epoch, id] = [epochs[index]!, ids[index]!]
             const cut = Math.round(at * events.length)
             const trimmedSeq = Math.max(0, events.length - kept)
