@@ -266,6 +266,13 @@ export const make = Effect.gen(function* () {
       : poll(clients, draining, followed, read(query.caller.tenant), query, start)
   }
 
+  /** Whether a request has failed because its session was deleted, perhaps while its events were read. */
+  const isOfDeleted = (error: ApiError, { caller, sessionId }: Query): Effect.Effect<boolean> => {
+    if (!(error instanceof Gone)) return Effect.succeed(error instanceof NotFound)
+    const found = Effect.as(clients.sessions.get(caller, sessionId), false)
+    return Effect.catchAll(found, ({ _tag }) => Effect.succeed(_tag === "SessionNotFound"))
+  }
+
   return {
     /** Answers a request for events. */
     answer: (query: Query): Effect.Effect<Reply.Reply, ApiError> => {
@@ -273,9 +280,11 @@ export const make = Effect.gen(function* () {
       if (Either.isLeft(started)) return new BadRequest({ error: started.left })
       const start = started.right
       return Effect.catchAll(answer(query, start), error =>
-        error instanceof NotFound && typeof start !== "string" && followed.has(query.caller, query.sessionId, start)
-          ? Effect.succeed(closed(query, start))
-          : Effect.fail(error)
+        Effect.flatMap(isOfDeleted(error, query), isDeleted =>
+          isDeleted && typeof start !== "string" && followed.has(query.caller, query.sessionId, start)
+            ? Effect.succeed(closed(query, start))
+            : Effect.fail(error)
+        )
       )
     },
     /** Answers a request for the conversation of a session, whose tag is the position of its newest event. */

@@ -3,8 +3,9 @@ import { expect, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { Clients, type ClientsShape } from "../../../src/Gateway/Clients.ts"
 import { Conversations } from "../../../src/Gateway/Conversations.ts"
+import { offsetOf } from "../../../src/Gateway/HttpSessions/DurableStream.ts"
 import * as Events from "../../../src/Gateway/HttpSessions/Events.ts"
-import type { Frame, Subscriber, Subscription } from "../../../src/Gateway/Sessions.ts"
+import { type Frame, SessionNotFound, type Subscriber, type Subscription } from "../../../src/Gateway/Sessions.ts"
 import * as DrainingSignal from "../../../src/Http/DrainingSignal.ts"
 import type { Reply } from "../../../src/Http/Reply.ts"
 
@@ -24,19 +25,20 @@ const answers = (
   read: (
     after: number,
     subscriber: Subscriber
-  ) => { readonly frames: ReadonlyArray<Frame>; readonly trimmedSeq: number }
+  ) => { readonly frames: ReadonlyArray<Frame>; readonly trimmedSeq: number },
+  get: Effect.Effect<unknown, SessionNotFound> = Effect.void
 ) =>
   Effect.map(
     Events.make,
     ({ answer }) =>
-      (offset?: string) =>
+      (offset?: string, live?: "long-poll") =>
         Effect.either(
           answer({
             caller: { tenant: "t", actor: "a" },
             expiresAt: undefined,
             sessionId: "s",
             offset,
-            live: undefined,
+            live,
             cursor: undefined,
             ifNoneMatch: undefined,
             isHead: false
@@ -48,7 +50,10 @@ const answers = (
         DrainingSignal.layer,
         Layer.succeed(Conversations, { read: () => Effect.die("not read") }),
         Layer.succeed(Clients, {
+          takeSlot: () => ({ offer: () => {}, release: () => {} }),
+          tags: [],
           sessions: {
+            get: () => get,
             subscribe: (_: unknown, __: unknown, subscriber: Subscriber) =>
               Effect.succeed({
                 epoch: "e",
@@ -107,5 +112,22 @@ it.scoped("a history that is lost while a page is read is 503, and no empty hist
       return { frames: [], trimmedSeq: 30 }
     })
     expect(yield* ask()).toMatchObject({ left: { _tag: "ServiceUnavailable", headers: { "retry-after": "1" } } })
+  })
+)
+
+it.scoped("a session that is deleted while a client's next events are read has ended", () =>
+  Effect.gen(function* () {
+    let isDeleted = false
+    const ask = yield* answers(
+      30,
+      after =>
+        isDeleted ? { frames: [], trimmedSeq: 30 } : { frames: framesAfter(after, 20 - after, 10), trimmedSeq: 0 },
+      Effect.suspend(() => (isDeleted ? new SessionNotFound({ sessionId: "s" }) : Effect.void))
+    )
+    const first = yield* Effect.flatten(ask(offsetOf({ epoch: "e", seq: 0 }), "long-poll"))
+    expect(seqsOf(first)).toEqual(range(1, 20))
+    isDeleted = true
+    const ended = yield* Effect.flatten(ask(first.headers["stream-next-offset"], "long-poll"))
+    expect(ended).toMatchObject({ status: 204, headers: { "stream-closed": "true" } })
   })
 )
