@@ -103,13 +103,23 @@ const endShared = (response: ServerResponse, body: Uint8Array): void => {
 }
 
 /**
+ * Writes a piece of a body, and says whether more may follow at once. Since version 26 node keeps pieces in the response
+ * until the next tick, where the `writableLength` of its socket does not count them.
+ */
+const writePiece = (response: ServerResponse, piece: Uint8Array): boolean => {
+  response.write(piece)
+  if (response.writableCorked > 0) response.uncork()
+  return !response.writableNeedDrain
+}
+
+/**
  * Sends a piece of a body, which is in memory until all of it has been sent: for this client alone, or for all that get
  * the same bytes. The server disconnects a client that reads nothing.
  */
 const write = (response: ServerResponse, chunk: Uint8Array): Effect.Effect<void> =>
   Effect.suspend(() => {
     const { socket } = response
-    if (response.write(chunk) || response.destroyed) return Effect.void
+    if (writePiece(response, chunk) || response.destroyed) return Effect.void
     const account = accountOf(socket)
     if (account === undefined || socket === null || socket.writableLength === 0) return drained(response)
     account.share(chunk)
@@ -148,7 +158,7 @@ const writeDirectly = (writer: BodyWriter, response: ServerResponse): void => {
     },
     write: bytes => {
       if (!isWritable()) return
-      response.write(bytes)
+      writePiece(response, bytes)
       noteWritten(socket)
     },
     end: () => {

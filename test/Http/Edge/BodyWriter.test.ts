@@ -1,13 +1,13 @@
 /** Bodies that are written directly, of clients that do not read. */
 import { once } from "node:events"
 import * as Net from "node:net"
-import { Effect } from "effect"
+import { Effect, Stream } from "effect"
 import { describe, expect, it } from "vitest"
 import { type ConnectionLimits, defaults, timing } from "../../../src/Http/ConnectionLimits.ts"
 import { ResponseBatcher, send } from "../../../src/Http/Edge/Exchange.ts"
 import * as Reply from "../../../src/Http/Reply.ts"
 import { Gate } from "../../../src/Http/Server/Gate.ts"
-import { closing, get, listen, turn, until } from "../Server/Fixture.ts"
+import { closing, connect, get, listen, turn, until } from "../Server/Fixture.ts"
 
 /** More than the kernel takes for a client that reads nothing. */
 const large = Buffer.alloc(32 * 1024 * 1024, "x")
@@ -104,5 +104,24 @@ describe("a body that is written directly", () => {
     socket.resume()
     await until(() => calls.includes("drain"))
     expect(outlet.unsent).toBe(0)
+  })
+})
+
+describe("a body in pieces", () => {
+  it("counts a piece once that several clients do not read", async () => {
+    const gate = new Gate(timing, undefined, defaults)
+    gate.on("request", (_request, response) => {
+      send(Reply.stream("text/plain", Stream.make(large)), response, false, "1", new ResponseBatcher(), Effect.runFork)
+    })
+    const port = await listen(gate)
+    const clients = await Promise.all([1, 2, 3].map(() => connect(port)))
+    for (const { socket } of clients) {
+      socket.pause()
+      socket.write(get("/"))
+    }
+    await until(() => gate.inFlight === clients.length && gate.unsent >= large.length)
+    await turn()
+    gate.tick(0)
+    expect(gate.unsent).toBeLessThan(1.5 * large.length)
   })
 })
