@@ -114,7 +114,8 @@ export class ClientConnection implements Handler {
   private readonly inFlight = new Map<string, Fiber.RuntimeFiber<void> | undefined>()
   private readonly subscriptions: Subscriptions
   private readonly queues = new SerialQueues<Failure>()
-  private readonly files = Effect.unsafeMakeSemaphore(fileCalls)
+  /** Made at the first request for a file, because it takes almost a kilobyte. */
+  private files: Effect.Semaphore | undefined
 
   constructor(
     private readonly connection: Connection,
@@ -251,6 +252,7 @@ export class ClientConnection implements Handler {
     const work = this.shared.files.use(identity.tenant, largestAnswer(request.type), claim =>
       Effect.flatMap(this.shared.execute(identity, request), answer => this.responder.answerFile(answer, claim))
     )
+    this.files ??= Effect.unsafeMakeSemaphore(fileCalls)
     return this.files.withPermits(1)(work)
   }
 

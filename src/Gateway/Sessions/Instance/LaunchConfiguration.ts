@@ -109,7 +109,7 @@ const errorOf = ({ configuration, secrets }: Losses): SessionConflict | undefine
 
 /** The launch configuration of one session in memory. */
 export class LaunchConfiguration {
-  private readonly mutex = Effect.unsafeMakeSemaphore(1)
+  private semaphore: Effect.Semaphore | undefined
   private currentVersion = 0
 
   constructor(
@@ -165,7 +165,7 @@ export class LaunchConfiguration {
   > {
     const { session } = this
     const { events } = session.shared
-    return this.mutex.withPermits(1)(
+    return this.inTurn(
       Effect.gen(this, function* () {
         const configuration = merge(yield* events.configuration(session.key), given)
         yield* check(configuration, secrets ?? this.secrets)
@@ -188,8 +188,14 @@ export class LaunchConfiguration {
     )
   }
 
+  /** Runs one effect at a time. Most sessions in memory never need it, and a semaphore takes almost a kilobyte. */
+  private inTurn<A, E>(work: Effect.Effect<A, E>): Effect.Effect<A, E> {
+    this.semaphore ??= Effect.unsafeMakeSemaphore(1)
+    return this.semaphore.withPermits(1)(work)
+  }
+
   /** Removes all data of the session from the session database. */
   remove(): Effect.Effect<void, SessionEvents.SessionElsewhere | StoreBusy | StoreUnavailable> {
-    return this.mutex.withPermits(1)(this.session.shared.events.remove(this.session.key))
+    return this.inTurn(this.session.shared.events.remove(this.session.key))
   }
 }

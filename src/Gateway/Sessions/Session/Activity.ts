@@ -13,8 +13,10 @@ export interface State {
 /** Maximum number of pending requests that are kept. Above it the oldest no longer count. */
 const maxPending = 1024
 
+const none: State["pending"] = new Map()
+
 /** The activity that a stored history ends with. Of its requests and turns, none outlives the process. */
-export const initial = (stored: Activity): State => ({ shown: stored, pending: new Map() })
+export const initial = (stored: Activity): State => ({ shown: stored, pending: none })
 
 const boundaries: ReadonlySet<EventBody["type"]> = new Set([
   ...(["session_state", "turn_started", "turn_completed", "turn_errored", "turn_interrupted"] as const),

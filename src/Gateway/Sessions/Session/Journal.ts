@@ -102,42 +102,47 @@ export class Journal {
     this.lastEventAt = options.history.lastEventAt
   }
 
-  readonly state = (): SessionState => this.current
+  state(): SessionState {
+    return this.current
+  }
 
-  readonly history = (): Pick<History, "epoch" | "headSeq"> => ({
-    epoch: this.options.history.epoch,
-    headSeq: this.headSeq
-  })
+  history(): Pick<History, "epoch" | "headSeq"> {
+    return { epoch: this.options.history.epoch, headSeq: this.headSeq }
+  }
 
-  readonly activity = (): Pick<Opened, "activity" | "lastEventAt"> => ({
-    activity: this.currentActivity.shown,
-    lastEventAt: this.lastEventAt
-  })
+  activity(): Pick<Opened, "activity" | "lastEventAt"> {
+    return { activity: this.currentActivity.shown, lastEventAt: this.lastEventAt }
+  }
 
   /** Whether the stored history was replaced or removed, or belongs to another node: no further update takes effect. */
-  readonly isLost = (): boolean => this.lost
+  isLost(): boolean {
+    return this.lost
+  }
 
   /** Called after another node has taken the session. */
-  readonly lose = (): void => {
+  lose(): void {
     this.lost = true
   }
 
   /** Succeeds only if the session belongs to this node, after all earlier updates. */
-  readonly confirm = this.inOrder(() => this.fence())
+  confirm(): Effect.Effect<void, StoreBusy | StoreUnavailable> {
+    return this.inOrder(() => this.fence())
+  }
 
   /** Applies an update. If it fails, the state is unchanged. */
-  readonly update = (f: (state: SessionState) => Update): Effect.Effect<Update, StoreBusy | StoreUnavailable> =>
-    this.inOrder(() => this.attempt(f, () => {}))
+  update(f: (state: SessionState) => Update): Effect.Effect<Update, StoreBusy | StoreUnavailable> {
+    return this.inOrder(() => this.attempt(f, () => {}))
+  }
 
   /**
    * Applies an update, and retries until the store takes it or the history is lost. `onUnavailable` is called once,
    * before the first retry; it must not throw. The effect is direct, unless it has to wait for another update.
    */
-  readonly updateWithRetry = (
+  updateWithRetry(
     f: (state: SessionState) => Update,
     onUnavailable?: (reason: StoreBusy | StoreUnavailable) => void
-  ): Effect.Effect<void> =>
-    Direct.suspend(() => {
+  ): Effect.Effect<void> {
+    return Direct.suspend(() => {
       let warned = false
       let last: Attempt | undefined
       const warn = (error: StoreBusy | StoreUnavailable) => {
@@ -170,6 +175,7 @@ export class Journal {
         }
       })
     })
+  }
 
   /** Runs one update at a time, after the outcome of earlier ones is known. */
   private inOrder<A>(f: () => Effect.Effect<A, StoreBusy | StoreUnavailable>) {

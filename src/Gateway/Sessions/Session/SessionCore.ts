@@ -258,7 +258,7 @@ export class SessionCore implements Recorded {
 
   /** Succeeds only if it belongs to this node. */
   get confirm(): Effect.Effect<void, StoreBusy | StoreUnavailable> {
-    return this.currentJournal.confirm
+    return this.currentJournal.confirm()
   }
 
   /** Called after another node has taken the session. That node stops the instance. */
