@@ -226,6 +226,11 @@ describe("imports within src", () => {
   /** What the layer needs to know of the gateway: its ports, and the documentation of its contracts. */
   const ports = new Set([
     "Gateway/Access.ts",
+    "Gateway/AiSdk/Description.ts",
+    "Gateway/AiSdk/Endpoints.ts",
+    "Gateway/AgUi/Description.ts",
+    "Gateway/AgUi/Endpoints.ts",
+    "Gateway/AgUi/Input.ts",
     "Gateway/HttpSessions/Description.ts",
     "Gateway/HttpSessions/Endpoints.ts",
     "Gateway/SessionEvents.ts",

@@ -13,7 +13,7 @@ import { Identity } from "../Http/Identity.ts"
 const text = Schema.optional(Schema.String)
 
 /** The headers of a handshake that identify the client, and those that propagate traces. */
-const HandshakeHeaders = Schema.Struct({
+export const HandshakeHeaders = Schema.Struct({
   authorization: text,
   host: text,
   origin: text,

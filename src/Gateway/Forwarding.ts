@@ -140,33 +140,36 @@ class Routing {
   private send(
     session: string,
     owner: ReachablePeer,
-    { actor, commandId, tenant }: Required<Omit<Caller, "hasSubscribers">>,
+    { actor, commandId, run, tenant }: Caller & { readonly commandId: string },
     request: Call
   ): Effect.Effect<Attempt> {
     const { node } = owner
-    return Effect.map(Effect.either(this.link.send(owner, { node, tenant, actor, commandId, request })), sent => {
-      if (Either.isLeft(sent)) {
-        const { left } = sent
-        this.count(outcomeOf[left._tag])
-        if (left._tag === "SessionsBusy") return { isInDoubt: false, result: Either.left(left) }
-        this.owners.delete(session)
-        return { isInDoubt: left._tag === "NodeSilent" }
+    return Effect.map(
+      Effect.either(this.link.send(owner, { node, tenant, actor, commandId, ...(run && { run }), request })),
+      sent => {
+        if (Either.isLeft(sent)) {
+          const { left } = sent
+          this.count(outcomeOf[left._tag])
+          if (left._tag === "SessionsBusy") return { isInDoubt: false, result: Either.left(left) }
+          this.owners.delete(session)
+          return { isInDoubt: left._tag === "NodeSilent" }
+        }
+        const reply = sent.right
+        if (reply.is === "displaced") {
+          this.count("displaced")
+          return { isInDoubt: true }
+        }
+        if (reply.is !== "answer" && reply.is !== "failure") {
+          this.count("not_owner")
+          this.owners.delete(session)
+          return { isInDoubt: false }
+        }
+        this.remember(session, owner)
+        this.count(reply.is === "answer" ? "answered" : "failed")
+        const result = reply.is === "answer" ? Either.right(reply.answer) : Either.left(new Refused(reply.failure))
+        return { isInDoubt: false, result }
       }
-      const reply = sent.right
-      if (reply.is === "displaced") {
-        this.count("displaced")
-        return { isInDoubt: true }
-      }
-      if (reply.is !== "answer" && reply.is !== "failure") {
-        this.count("not_owner")
-        this.owners.delete(session)
-        return { isInDoubt: false }
-      }
-      this.remember(session, owner)
-      this.count(reply.is === "answer" ? "answered" : "failed")
-      const result = reply.is === "answer" ? Either.right(reply.answer) : Either.left(new Refused(reply.failure))
-      return { isInDoubt: false, result }
-    })
+    )
   }
 
   /**
@@ -181,12 +184,12 @@ class Routing {
   /** Sends the request to the current owner until one answers. */
   private forward(
     session: string,
-    { actor, tenant }: Caller,
+    { actor, run, tenant }: Caller,
     request: Call,
     first: ReachablePeer | undefined
   ): Effect.Effect<Answer, RequestError | Refused> {
     return Effect.gen(this, function* () {
-      const caller = { tenant, actor, commandId: `command-${yield* randomHex(4)}` }
+      const caller = { tenant, actor, commandId: `command-${yield* randomHex(4)}`, ...(run && { run }) }
       const startedAt = yield* Monotonic.millis
       let isInDoubt = false
       let known = first

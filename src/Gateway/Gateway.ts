@@ -4,6 +4,9 @@
 import { Config, Effect, Layer, Option } from "effect"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Health from "../Operations/Health/Report.ts"
+import * as AgUi from "./AgUi/Handlers.ts"
+import * as Chats from "./AiSdk/Chats.ts"
+import * as AiSdk from "./AiSdk/Handlers.ts"
 import * as Authentication from "./Authentication.ts"
 import { layerAccess } from "./Clients/Credentials.ts"
 import * as Clients from "./Clients.ts"
@@ -17,6 +20,7 @@ import { SessionNodes } from "./SessionNodes.ts"
 import * as Registry from "./Sessions/Registry.ts"
 import * as SessionSettings from "./Sessions/Settings.ts"
 import * as Socket from "./Socket.ts"
+import * as Threads from "./Threads.ts"
 
 /** The settings as configuration variables. */
 export const config = Config.all({
@@ -89,7 +93,10 @@ export const layerWith = <R>(
     Layer.effectDiscard(Effect.map(MetricTags.current, GatewayMetrics.register)),
     server
   ).pipe(
-    Layer.provideMerge(Layer.mergeAll(Socket.layer(limits), HttpSessions.layer, layerAccess)),
+    Layer.provideMerge(
+      Layer.mergeAll(Socket.layer(limits), HttpSessions.layer, AgUi.layer, AiSdk.layer(limits), layerAccess)
+    ),
+    Layer.provide(Layer.provideMerge(Chats.layer, Threads.layer)),
     Layer.provideMerge(Clients.layer(limits)),
     Layer.provideMerge(Conversations.layer),
     Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...sessions })),

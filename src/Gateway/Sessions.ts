@@ -11,6 +11,21 @@ import type { RequestOf } from "./Protocol/Request.ts"
 import type { SessionElsewhere, SessionUnreadable } from "./SessionEvents.ts"
 import type { SessionOwner } from "./SessionNodes.ts"
 
+/**
+ * A run of a client's protocol, to which a message or an answer belongs. It is recorded with the turn: `runReceipt` is the
+ * id of its receipt.
+ */
+export interface ClientRun {
+  readonly id: string
+  /** Of what the run was requested with. The same run with another digest is a conflict. */
+  readonly digest: string
+  /** What the agent gets in addition to the message or the answer. */
+  readonly input?: unknown
+}
+
+/** The id of the receipt of a run. */
+export const runReceipt = (runId: string): string => `run ${runId}`
+
 /** The caller. A tenant sees its own sessions only. */
 export interface Caller {
   readonly tenant: string
@@ -21,6 +36,8 @@ export interface Caller {
    * agent is carried out once for each id.
    */
   readonly commandId?: string
+  /** The run that a message or an answer belongs to. */
+  readonly run?: ClientRun
   /** Whether the caller is another node that has subscribers to the session. `get` keeps that in mind for a while. */
   readonly hasSubscribers?: boolean
 }

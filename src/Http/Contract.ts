@@ -31,6 +31,15 @@ export class ObjectBody extends HttpApiMiddleware.Tag<ObjectBody>()("causeway/Ob
 /** The limits of the bodies of {@link ObjectBody}: bytes, levels below the body itself, and members of all values. */
 export const objectLimits = { bytes: 1024 * 1024, levels: 256, members: 65_536 } as const
 
+/** The same as {@link ObjectBody} with {@link historyLimits}, for clients that send the history with each message. */
+export class HistoryBody extends HttpApiMiddleware.Tag<HistoryBody>()("causeway/HistoryBody", {
+  provides: HttpServerRequest.HttpServerRequest,
+  failure: Schema.Union(PayloadTooLarge.Wire, UnsupportedMediaType.Wire, ServiceUnavailable.Wire)
+}) {}
+
+/** The limits of the bodies of {@link HistoryBody}. A conversation has at most 8 Mi characters. */
+export const historyLimits = { bytes: 16 * 1024 * 1024, levels: 256, members: 262_144 } as const
+
 /** Annotates a group with its part of this service; `Causeway.layer` uses it to find the group in any api. */
 export class Part extends Context.Tag("causeway/Part")<Part, string>() {}
 

@@ -16,6 +16,8 @@ export interface Outlet {
   readonly write: (bytes: Uint8Array) => void
   /** Ends the body as a whole one. What is unsent is sent, if the client reads it within the time of the server. */
   readonly end: () => void
+  /** Closes the connection, so that no client regards what it has as the whole body. */
+  readonly cut: () => void
 }
 
 /**
@@ -94,10 +96,10 @@ export const written = (
 export const isWriter = (body: Stream.Stream<Uint8Array> | BodyWriter): body is BodyWriter => "onOpen" in body
 
 /** What a writer writes, for servers that take streams alone. */
-const streamOf = (writer: BodyWriter): Stream.Stream<Uint8Array> =>
+const streamOf = (writer: BodyWriter, cut: Effect.Effect<void>): Stream.Stream<Uint8Array> =>
   Stream.suspend(() => {
     let chunks: Array<Uint8Array> = []
-    let [sent, taken, unsent, isEnded] = [0, 0, 0, false]
+    let [sent, taken, unsent, isEnded, isCut] = [0, 0, 0, false, false]
     const latch = Effect.unsafeMakeLatch(false)
     writer.onOpen({
       get unsent() {
@@ -115,6 +117,11 @@ const streamOf = (writer: BodyWriter): Stream.Stream<Uint8Array> =>
       end: () => {
         isEnded = true
         latch.unsafeOpen()
+      },
+      cut: () => {
+        isEnded = true
+        isCut = true
+        latch.unsafeOpen()
       }
     })
     const next = Effect.suspend(() => {
@@ -124,6 +131,7 @@ const streamOf = (writer: BodyWriter): Stream.Stream<Uint8Array> =>
       taken = 0
       if (unsent === 0 && sent > 0) writer.onDrain()
       return Effect.flatMap(latch.await, (): Effect.Effect<Uint8Array, Option.Option<never>> => {
+        if (isCut) return Effect.zipRight(cut, Effect.fail(Option.none()))
         if (chunks.length === 0) return Effect.fail(Option.none())
         const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
         chunks = []
@@ -155,15 +163,18 @@ export const refusal = (status: number, error: string, headers: Readonly<Record<
 /** The answer for an error. */
 export const fromError = (error: ApiError): Reply => refusal(statusOf(error), error.error, error.headers)
 
-/** The answer as @effect/platform sends it. */
-export const toResponse = (reply: Reply): HttpServerResponse.HttpServerResponse => {
+/** The answer as @effect/platform sends it. `cut` closes the connection at once. */
+export const toResponse = (
+  reply: Reply,
+  cut: Effect.Effect<void> = Effect.void
+): HttpServerResponse.HttpServerResponse => {
   const { status, headers, body } = reply
   if (body === undefined) return HttpServerResponse.empty({ status, headers })
   const contentType = headers["content-type"]!
   if (body instanceof Uint8Array) return HttpServerResponse.uint8Array(body, { status, headers, contentType })
   return typeof body === "string"
     ? HttpServerResponse.text(body, { status, headers, contentType })
-    : HttpServerResponse.stream(isWriter(body) ? streamOf(body) : body, { status, headers, contentType })
+    : HttpServerResponse.stream(isWriter(body) ? streamOf(body, cut) : body, { status, headers, contentType })
 }
 
 /**
@@ -189,6 +200,6 @@ export const respond = <R>(
     Effect.tap(reply => (reply.release && Effect.addFinalizer(() => reply.release!)) ?? Effect.void),
     Effect.match({
       onFailure: error => toResponse(fromError(error)),
-      onSuccess: reply => toResponse(cutOnFailure(reply, cut))
+      onSuccess: reply => toResponse(cutOnFailure(reply, cut), cut)
     })
   )

@@ -14,7 +14,7 @@ import { excess, illFormedAt, isObject, mayBeIllFormed, parseChecked } from "../
 import { PacedWork } from "../base/Time/PacedWork.ts"
 import { GrowingBytes } from "../base/UnfinishedMessage.ts"
 import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
-import { JsonBody, ObjectBody, objectLimits } from "./Contract.ts"
+import { HistoryBody, historyLimits, JsonBody, ObjectBody, objectLimits } from "./Contract.ts"
 import { heldBodyOf } from "./Server/BodyBudget.ts"
 
 /** The limits of bodies that keep members as text. */
@@ -55,15 +55,13 @@ export const keptFormat = ({ bytes, limits, shape }: Context.Tag.Service<BodyFor
   }
 })
 
-/** The body itself is one more level. */
-const objectShape = { levels: objectLimits.levels + 1, members: objectLimits.members }
-
-/** Bodies of {@link ObjectBody}. No message contains a part of a body, which may be a secret. */
-export const objectFormat: Format = {
-  bytes: objectLimits.bytes,
+/** Bodies that are objects. No message contains a part of a body, which may be a secret. */
+const plainFormat = ({ bytes, levels, members }: { readonly [Name in keyof typeof objectLimits]: number }): Format => ({
+  bytes,
   parse: (_, text) => {
     if (text === "") return Either.right({})
-    const problem = excess(text, objectShape)
+    // The body itself is one more level.
+    const problem = excess(text, { levels: levels + 1, members })
     if (problem !== undefined) return Either.left(new PayloadTooLarge({ error: `The request body ${problem}` }))
     const parsed = parseChecked(text)
     if (Either.isLeft(parsed)) return invalid("it is not JSON")
@@ -73,7 +71,11 @@ export const objectFormat: Format = {
       ? Either.right(parsed.right)
       : invalid(`${place.join(".").slice(0, 64)}: must be Unicode, and has a lone surrogate`)
   }
-}
+})
+
+/** Bodies of {@link ObjectBody}, and of {@link HistoryBody}. */
+export const objectFormat = plainFormat(objectLimits)
+export const historyFormat = plainFormat(historyLimits)
 
 /** Bytes of a refused body that are read and discarded, so that the client can read its answer. */
 const discardAtMost = 64 * 1024 * 1024
@@ -284,5 +286,8 @@ export const layer: Layer.Layer<JsonBody, never, BodyFormat> = Layer.effect(
   Effect.map(BodyFormat, format => reading(keptFormat(format)))
 )
 
-/** Reads the bodies of {@link ObjectBody}. */
-export const layerObject: Layer.Layer<ObjectBody> = Layer.succeed(ObjectBody, reading(objectFormat))
+/** Reads the bodies of {@link ObjectBody} and {@link HistoryBody}. */
+export const layerObject: Layer.Layer<ObjectBody | HistoryBody> = Layer.merge(
+  Layer.succeed(ObjectBody, reading(objectFormat)),
+  Layer.succeed(HistoryBody, reading(historyFormat))
+)

@@ -2,7 +2,7 @@
 import { Effect, Layer } from "effect"
 import * as ObjectReader from "../base/Json/ObjectReader.ts"
 import { Limits, type LimitsShape } from "../base/Limits.ts"
-import type { JsonBody, ObjectBody } from "../Http/Contract.ts"
+import type { HistoryBody, JsonBody, ObjectBody } from "../Http/Contract.ts"
 import * as RequestBody from "../Http/RequestBody.ts"
 
 const operation = ObjectReader.shape(
@@ -42,7 +42,7 @@ export const format = (limits: LimitsShape) => ({
 })
 
 /** Reads the bodies of all groups: those of the key-value group with values that are kept as text, others as objects. */
-export const layer: Layer.Layer<JsonBody | ObjectBody | RequestBody.BodyFormat> = RequestBody.layer.pipe(
+export const layer: Layer.Layer<JsonBody | ObjectBody | HistoryBody | RequestBody.BodyFormat> = RequestBody.layer.pipe(
   Layer.merge(RequestBody.layerObject),
   Layer.provideMerge(Layer.effect(RequestBody.BodyFormat, Effect.map(Limits, format)))
 )

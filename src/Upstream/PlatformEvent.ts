@@ -103,11 +103,15 @@ export const fromFrame = (frame: string): Either.Either<PlatformEvent, string | 
   })
 }
 
+/** What the client's protocol has in addition to a message or an answer, such as the tools of an AG-UI client. */
+const input = { input: Schema.optionalWith(Schema.Unknown, { exact: true }) }
+
 /** A user's message, which starts a turn. */
 export const MessageFrame = Schema.Struct({
   type: Schema.Literal("message"),
   content: Schema.String,
-  turnId: Schema.String
+  turnId: Schema.String,
+  ...input
 })
 
 /** Ends a turn early. */
@@ -117,7 +121,8 @@ export const InterruptFrame = Schema.Struct({ type: Schema.Literal("interrupt"),
 export const AnswerFrame = Schema.Struct({
   type: Schema.Literal("answer"),
   requestId: Schema.String,
-  answer: Schema.Unknown
+  answer: Schema.Unknown,
+  ...input
 })
 
 /** What the gateway sends. */

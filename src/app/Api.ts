@@ -1,6 +1,8 @@
 /** The HTTP contract of the service. */
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as OpenApi from "@effect/platform/OpenApi"
+import { AgUiGroup } from "../Gateway/AgUi/Api.ts"
+import { ChatGroup } from "../Gateway/AiSdk/Api.ts"
 import { SessionsGroup } from "../Gateway/HttpSessions/Api.ts"
 import { DescriptionGroup } from "../Http/OpenApi/Api.ts"
 import { withoutPlatformError } from "../Http/OpenApi/Describe.ts"
@@ -25,4 +27,4 @@ export const StoreApi = HttpApi.make("causeway")
   )
 
 /** The HTTP API of the service. */
-export const Api = StoreApi.add(SessionsGroup)
+export const Api = StoreApi.add(SessionsGroup).add(AgUiGroup).add(ChatGroup)

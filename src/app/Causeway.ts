@@ -46,7 +46,7 @@ export const layer = <const O extends Options>(options: O & Needed<O["api"]>): P
   const implemented = implementations.reduce((all, one) => Layer.merge(all, one), none)
   const mounted: Erased = implemented.pipe(
     Layer.provide(options.identity === undefined ? none : Auth.middlewares),
-    Layer.provide(parts.has("sessions") ? gatewayAccess : none),
+    Layer.provide(parts.has("sessions") || parts.has("agUi") || parts.has("chat") ? gatewayAccess : none),
     Layer.provide(Body.layer),
     Layer.provideMerge(services(options, parts))
   )

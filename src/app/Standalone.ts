@@ -27,6 +27,8 @@ import * as Metrics from "../base/Observability/Metrics.ts"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Tracer from "../base/Observability/Tracer.ts"
 import * as Supervision from "../base/Supervision.ts"
+import { AgUiGroup } from "../Gateway/AgUi/Api.ts"
+import { ChatGroup } from "../Gateway/AiSdk/Api.ts"
 import { GatewayGroup } from "../Gateway/Api.ts"
 import * as Gateway from "../Gateway/Gateway.ts"
 import { SessionsGroup } from "../Gateway/HttpSessions/Api.ts"
@@ -271,7 +273,11 @@ const applicationOf = (options: CausewayOptions) => {
   const gateway = gatewayOf(options)
   return gateway === undefined
     ? layerListeners({ ...common, api: under(prefix, Served) })
-    : layerListeners({ ...common, ...gateway, api: under(prefix, Served.add(SessionsGroup).add(GatewayGroup)) })
+    : layerListeners({
+        ...common,
+        ...gateway,
+        api: under(prefix, Served.add(SessionsGroup).add(AgUiGroup).add(ChatGroup).add(GatewayGroup))
+      })
 }
 
 const layerOf = (options: CausewayOptions) => {

@@ -3,12 +3,14 @@
  * `@effect/platform`, and nothing of Node, so that clients and browsers can import it.
  */
 export { Api, StoreApi } from "../app/Api.ts"
+export { AgUiGroup, AgUiRoutes } from "../Gateway/AgUi/Api.ts"
+export { ChatGroup, ChatRoutes } from "../Gateway/AiSdk/Api.ts"
 export { GatewayAccess, GatewayGroup } from "../Gateway/Api.ts"
 export { SessionRoutes, SessionsGroup } from "../Gateway/HttpSessions/Api.ts"
 export * as Protocol from "../Gateway/Protocol.ts"
 export * as ApiError from "../Http/ApiError.ts"
 export { ReadAccess, WriteAccess } from "../Http/Auth/Api.ts"
-export { JsonBody, ObjectBody } from "../Http/Contract.ts"
+export { HistoryBody, JsonBody, ObjectBody } from "../Http/Contract.ts"
 export { DescriptionGroup, DescriptionRoutes } from "../Http/OpenApi/Api.ts"
 export { Change, Entry, KvGroup, KvRoutes } from "../Kv/Api.ts"
 export { ClusterGroup, ClusterRoutes } from "../Operations/Cluster/Api.ts"

@@ -1,6 +1,10 @@
 /** The gateway between clients and an agent platform: its layer, its ports and its contract. */
 export * as AsyncApi from "../app/AsyncApi.ts"
 export * as Access from "../Gateway/Access.ts"
+export { AgUiGroup, AgUiRoutes } from "../Gateway/AgUi/Api.ts"
+export { AgUi, endpoints as agUiEndpoints } from "../Gateway/AgUi/Endpoints.ts"
+export { ChatGroup, ChatRoutes } from "../Gateway/AiSdk/Api.ts"
+export { AiSdk, endpoints as chatEndpoints } from "../Gateway/AiSdk/Endpoints.ts"
 export { GatewayAccess, GatewayGroup } from "../Gateway/Api.ts"
 export * as Authentication from "../Gateway/Authentication.ts"
 export * as Conversations from "../Gateway/Conversations.ts"

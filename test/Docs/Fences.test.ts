@@ -11,6 +11,8 @@ const runners: ReadonlyArray<readonly [page: string, language: string, test: str
   ["README.md", "sh", "test/Docs/Readme.system.test.ts"],
   ["docs/tutorial.md", "sh", "test/Docs/Tutorial.system.test.ts"],
   ["docs/tutorial.md", "ts", "test/Docs/Tutorial.system.test.ts"],
+  ["docs/ag-ui.md", "ts", "test/Gateway/AgUi/Page.test.ts"],
+  ["docs/ai-sdk.md", "ts", "test/Gateway/AiSdk/Page.test.ts"],
   ["docs/cli.md", "sh", "test/Docs/Commands.system.test.ts"],
   ["docs/cli.md", "json", "test/Docs/Settings.test.ts"],
   ["docs/console.md", "sh", "test/Docs/Commands.system.test.ts"],

@@ -1,6 +1,8 @@
 /** The layer in applications of hosts: prefixes, parts, identity, wrapped ports and the gateway, on both servers. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { clientOf, textsOf } from "../Gateway/AgUi/Fixture.ts"
+import * as Chats from "../Gateway/AiSdk/Fixture.ts"
 import { follow, isDense } from "../Gateway/HttpSessions/DurableClient.ts"
 import * as Sessions from "../Gateway/HttpSessions/Fixture.ts"
 import { ask, directIdentity, firstFrame, foreign, identity, own, Port, serve } from "./Causeway/Host.ts"
@@ -192,6 +194,45 @@ describe.each(["stock", "edge"] as const)("in an application on the %s server", 
         isDense(follower.events)
       }
       expect((yield* Sessions.ask(`${base}/${id}`, { method: "DELETE", headers: bearer("anna") })).status).toBe(204)
+    }).pipe(Effect.provide(serve(kind)))
+  )
+
+  it.scopedLive("chats of the AI SDK are those of the host's users, over both transports", () =>
+    Effect.gen(function* () {
+      const url = `http://127.0.0.1:${yield* Port}/agents/chat/coder`
+      for (const transport of ["http", "ws"] as const) {
+        const one = yield* Chats.open(url, transport, { id: transport }, "anna")
+        yield* Chats.settled(() => one.chat.sendMessage({ text: "hi" }))
+        expect([one.chat.error, one.texts]).toEqual([undefined, ["hi", "echo: hi"]])
+        const other = yield* Chats.open(url, transport, { id: "other" }, "reader")
+        yield* Chats.settled(() => other.chat.sendMessage({ text: "hi" }))
+        expect(other.chat.status).toBe("error")
+      }
+      const large = yield* Sessions.post(url, "x".repeat(16 * 1024 * 1024 + 1), { authorization: "Bearer anna" })
+      expect(Sessions.outcome(large)).toMatchObject({ status: 413 })
+      const absent = yield* Sessions.ask(`${url}/absent/stream`, { headers: { authorization: "Bearer anna" } })
+      expect([absent.status, absent.text]).toEqual([204, ""])
+    }).pipe(Effect.provide(serve(kind)))
+  )
+
+  it.scopedLive("runs of AG-UI are those of the host's users", () =>
+    Effect.gen(function* () {
+      const url = `http://127.0.0.1:${yield* Port}/agents/ag-ui/coder`
+      const headers = { authorization: "Bearer anna" }
+      const client = clientOf(url, { headers })
+      const first = yield* client.say("hi", "run-1")
+      expect(first.last).toMatchObject({ type: "RUN_FINISHED", outcome: { type: "success" } })
+      expect(textsOf(client.agent.messages).at(-1)).toBe("assistant: echo: hi")
+      const other = clientOf(url, { headers: { authorization: "Bearer reader" } })
+      expect((yield* other.say("hi")).failure).toMatch(/HTTP 403/)
+      const stopped = yield* Sessions.ask(`${url}/thread-1/runs/run-1`, { method: "DELETE", headers })
+      expect([stopped.status, stopped.text]).toEqual([204, ""])
+      const wrong = yield* Sessions.post(
+        url,
+        { threadId: "t", runId: "r", messages: [{ id: "m", role: "x" }] },
+        headers
+      )
+      expect(Sessions.outcome(wrong)).toMatchObject({ status: 400, error: expect.stringContaining("messages[0].role") })
     }).pipe(Effect.provide(serve(kind)))
   )
 

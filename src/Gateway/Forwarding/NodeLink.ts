@@ -31,6 +31,8 @@ const Command = Schema.Struct({
   actor: Schema.String,
   /** The same for each attempt, so that the command is carried out once. */
   commandId: Schema.String,
+  /** See `Caller`. */
+  run: optional(Schema.Struct({ id: Schema.String, digest: Schema.String, input: optional(Schema.Unknown) })),
   /** Whether the node that sends it has subscribers to the session. */
   hasSubscribers: optional(Schema.Boolean),
   request: Request

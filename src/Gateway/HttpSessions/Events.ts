@@ -21,10 +21,10 @@ import { Conversations } from "../Conversations.ts"
 import { sharedPool } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { Caller, Frame, Subscriber, Subscription } from "../Sessions.ts"
+import { errorOf } from "../Streams/Errors.ts"
+import type { Beginning, Client, Encoding } from "../Streams/EventStream.ts"
+import * as EventStreams from "../Streams/EventStreams.ts"
 import * as DurableStream from "./DurableStream.ts"
-import { errorOf } from "./Errors.ts"
-import type { Beginning, Client } from "./EventStream.ts"
-import * as EventStreams from "./EventStreams.ts"
 import * as Followed from "./Followed.ts"
 
 /** A page ends with the event that reaches this number of bytes. */
@@ -41,6 +41,8 @@ const pollTimeout = Duration.seconds(25)
 
 /** A request for events. */
 export interface Query extends Client {
+  /** The last cursor that the client has received. */
+  readonly cursor: string | undefined
   readonly sessionId: string
   readonly offset: string | undefined
   readonly live: "long-poll" | "sse" | undefined
@@ -53,11 +55,31 @@ const eventStream = "text/event-stream"
 
 const gone = () => new Gone({ error: "Events after this offset are no longer kept; read from -1" })
 
+/** A stream ends after this time, in milliseconds. */
+const streamDuration = 60_000
+
+/** Where events begin in a page or a stream. */
+type Place = Pick<Beginning, "after" | "maySkip">
+
+/** The `data` and `control` events of a stream. The client continues at the last offset. */
+const encodingOf = (subscription: Subscription, last: string | undefined, time: EventStreams.Time): Encoding => {
+  const cursor = new DurableStream.Cursor(time.wallClock(), last, time.random)
+  const offsetAt = DurableStream.offsetsOf(subscription.epoch)
+  const write = (frames: ReadonlyArray<Frame>, seq: number, isClosed = false) =>
+    DurableStream.eventsOf(frames, {
+      offset: offsetAt(seq),
+      isUpToDate: seq >= subscription.publishedSeq(),
+      isClosed,
+      cursor: cursor.at(time.wallClock())
+    })
+  return { duration: streamDuration, events: write, end: (reason, seq) => write([], seq, reason === "deleted") }
+}
+
 /** Where events begin. Only those of an offset that was given to a client must all be kept. */
 const beginningOf = (
   start: DurableStream.Start,
   { epoch, headSeq, trimmedSeq }: Subscription
-): Either.Either<Omit<Beginning, "subscription">, ApiError> => {
+): Either.Either<Place, ApiError> => {
   if (start === "first") return Either.right({ after: trimmedSeq, maySkip: true })
   if (start === "now") return Either.right({ after: headSeq, maySkip: true })
   if (start.epoch !== epoch) {
@@ -84,7 +106,10 @@ const unreadable = {
 }
 
 /** Reads the events from a position on, up to {@link pageBytes}. `isLost`: whether the history was lost or removed. */
-const readPage = ({ after, maySkip, subscription }: Beginning, isLost: () => boolean): Effect.Effect<Page, ApiError> =>
+const readPage = (
+  { after, maySkip, subscription }: Omit<Beginning, "encoding">,
+  isLost: () => boolean
+): Effect.Effect<Page, ApiError> =>
   Effect.gen(function* () {
     const offsetAt = DurableStream.offsetsOf(subscription.epoch)
     const events: Array<Frame> = []
@@ -221,7 +246,7 @@ export const make = Effect.gen(function* () {
   const clients = yield* Clients
   const draining = yield* DrainingSignal
   const followed = yield* Followed.make
-  const streams = yield* EventStreams.make(followed)
+  const streams = yield* EventStreams.make
   const pool = sharedPool("capacity for pages of events", pages)
 
   const read =
@@ -254,7 +279,16 @@ export const make = Effect.gen(function* () {
 
   const stream = (query: Query, start: DurableStream.Start) =>
     Effect.map(
-      streams.open(query, query.sessionId, subscription => beginningOf(start, subscription)),
+      streams.open(
+        query,
+        query.sessionId,
+        (subscription, time) =>
+          Either.map(beginningOf(start, subscription), place => ({
+            ...place,
+            encoding: encodingOf(subscription, query.cursor, time)
+          })),
+        ({ epoch }) => followed.enter(query.caller, query.sessionId, epoch)
+      ),
       opened => Reply.written(eventStream, opened, { ...uncached, "x-accel-buffering": "no" }, opened.release)
     )
 

@@ -10,8 +10,8 @@ import type { Answer, AnswerOf } from "../Protocol/Answer.ts"
 import type { Session } from "../Protocol/Fields.ts"
 import type { Call, Refused, RequestError } from "../Requests.ts"
 import type { Caller, CreateSession } from "../Sessions.ts"
+import { errorOf } from "../Streams/Errors.ts"
 import { HttpSessions } from "./Endpoints.ts"
-import { errorOf } from "./Errors.ts"
 import * as Events from "./Events.ts"
 
 type Answering = Effect.Effect<Reply.Reply, ApiError>

@@ -90,7 +90,7 @@ export class Entity extends SessionCore {
         return GatewayMetrics.turns.started.unsafeUpdate(1, this.shared.tags)
       case "question_requested":
       case "approval_requested":
-        return this.commands.openRequest(event.requestId)
+        return this.commands.openRequest(event.requestId, event.turnId)
       case "question_resolved":
       case "approval_resolved":
         return this.commands.closeRequest(event.requestId)

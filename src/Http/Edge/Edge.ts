@@ -10,7 +10,7 @@ import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import type * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import { Effect, Either, FiberRef, LogLevel, Option, ParseResult, Runtime, type Schema, SchemaAST } from "effect"
 import { BadRequest } from "../ApiError.ts"
-import { describe, isDecodedAsGiven, JsonBody, ObjectBody } from "../Contract.ts"
+import { describe, HistoryBody, isDecodedAsGiven, JsonBody, ObjectBody } from "../Contract.ts"
 import type { AnyHandlers, Guard, Handlers, Incoming } from "../Endpoints.ts"
 import { requestIds } from "../HeaderFields.ts"
 import * as Body from "../RequestBody.ts"
@@ -171,7 +171,12 @@ const decodeWith =
 
 /** The guards of an endpoint's middlewares. Throws if a middleware has none. */
 const guardsOf = (endpoint: string, keys: ReadonlySet<string>, guards: ReadonlyArray<Guard>): ReadonlyArray<Guard> => {
-  const known = new Set([JsonBody.key, ObjectBody.key, ...guards.map(({ middleware }) => middleware.key)])
+  const known = new Set([
+    JsonBody.key,
+    ObjectBody.key,
+    HistoryBody.key,
+    ...guards.map(({ middleware }) => middleware.key)
+  ])
   const unknown = [...keys].find(key => !known.has(key))
   if (unknown !== undefined)
     throw new Error(`The endpoint ${endpoint} wants a middleware unknown to the edge: ${unknown}`)
@@ -193,7 +198,8 @@ export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGr
 ): Router<Endpoint> => {
   const formats = new Map([
     [JsonBody.key, keptFormat],
-    [ObjectBody.key, Body.objectFormat]
+    [ObjectBody.key, Body.objectFormat],
+    [HistoryBody.key, Body.historyFormat]
   ])
   const router = new Router<Endpoint>()
   HttpApi.reflect(api, {
@@ -238,7 +244,7 @@ export type HandlersContext<All> = ContextOf<All[keyof All]>
 /** The middlewares of an api's endpoints. */
 export type MiddlewareOf<Groups, R> = Exclude<
   HttpApiMiddleware.HttpApiMiddleware.Only<R | MiddlewareOfGroup<Groups>>,
-  JsonBody | ObjectBody
+  JsonBody | ObjectBody | HistoryBody
 >
 
 /** The middlewares that guards implement. */

@@ -164,7 +164,8 @@ const writeDirectly = (writer: BodyWriter, response: ServerResponse): void => {
     end: () => {
       account?.endProtocol()
       response.end()
-    }
+    },
+    cut: () => response.destroy()
   })
 }
 

@@ -21,7 +21,7 @@ const compile = (options: ApplicationOptions) => {
   const parts = partsOf(api)
   const { guards = Effect.succeed([]), handlers = {} } = options
   const ours = options.identity === undefined ? Effect.succeed([]) : Auth.guards
-  const ofGateway = parts.has("sessions") ? Access.guards : Effect.succeed([])
+  const ofGateway = parts.has("sessions") || parts.has("agUi") || parts.has("chat") ? Access.guards : Effect.succeed([])
   const all = Effect.map(Effect.all([ours, ofGateway, guards]), groups => groups.flat())
   return {
     api,

@@ -8,6 +8,8 @@ import type { LimitsShape } from "../../base/Limits.ts"
 import type { Metrics } from "../../base/Observability/Metrics.ts"
 import type { Tracer } from "../../base/Observability/Tracer.ts"
 import type { Access } from "../../Gateway/Access.ts"
+import type { AgUi } from "../../Gateway/AgUi/Endpoints.ts"
+import type { AiSdk } from "../../Gateway/AiSdk/Endpoints.ts"
 import type { GatewayAccess } from "../../Gateway/Api.ts"
 import type { HttpSessions } from "../../Gateway/HttpSessions/Endpoints.ts"
 import type { Socket } from "../../Gateway/Socket/Endpoints.ts"
@@ -45,7 +47,11 @@ export interface Options {
   /** Identifies the sender of a request. It is used for HTTP, WebSockets and the gateway. */
   readonly identity?: Identify<unknown>
   /** The gateway: `Gateway.layer()` of `causewayd/gateway`. */
-  readonly gateway?: Layer.Layer<Socket, unknown, unknown> | Layer.Layer<HttpSessions | Access, unknown, unknown>
+  readonly gateway?:
+    | Layer.Layer<Socket, unknown, unknown>
+    | Layer.Layer<HttpSessions | Access, unknown, unknown>
+    | Layer.Layer<AgUi | Access, unknown, unknown>
+    | Layer.Layer<AiSdk | Access, unknown, unknown>
   /** The services behind the gateway: `UpstreamClients.layer(settings)` of `causewayd/upstream`, or others. */
   readonly upstream?: Layer.Layer<AgentPlatform | Inference, unknown, unknown>
   /** How long change records are kept; forever by default. */
@@ -86,17 +92,19 @@ type Contains<Api, Names> = Extract<PartsOf<Api>, Names>
 
 /** The options that the groups of an api make necessary. */
 export type Needed<Api> = If<
-  Contains<Api, "kv" | "cluster" | "health" | "gateway" | "sessions">,
+  Contains<Api, "kv" | "cluster" | "health" | "gateway" | "sessions" | "agUi" | "chat">,
   { readonly store: Layer.Layer<Store | ChangeLog, unknown, unknown> }
 > &
   If<
-    Contains<Api, "kv" | "cluster" | "description" | "gateway" | "sessions">,
+    Contains<Api, "kv" | "cluster" | "description" | "gateway" | "sessions" | "agUi" | "chat">,
     { readonly identity: Identify<unknown> }
   > &
   If<Contains<Api, "gateway">, { readonly gateway: Layer.Layer<Socket, unknown, unknown> }> &
   If<Contains<Api, "sessions">, { readonly gateway: Layer.Layer<HttpSessions | Access, unknown, unknown> }> &
+  If<Contains<Api, "agUi">, { readonly gateway: Layer.Layer<AgUi | Access, unknown, unknown> }> &
+  If<Contains<Api, "chat">, { readonly gateway: Layer.Layer<AiSdk | Access, unknown, unknown> }> &
   If<
-    Contains<Api, "gateway" | "sessions">,
+    Contains<Api, "gateway" | "sessions" | "agUi" | "chat">,
     {
       readonly upstream: Layer.Layer<AgentPlatform | Inference, unknown, unknown>
     },
@@ -163,7 +171,7 @@ export type Requirements<O extends Options> =
   | Exclude<ContextOf<Member<O, "gateway">>, Common | SuccessOf<Member<O, "store">> | SuccessOf<Member<O, "upstream">>>
   | ContextOfIdentity<Member<O, "identity">>
   | ContextOfChecks<Member<O, "checks">>
-  | If<Contains<O["api"], "kv" | "gateway" | "sessions">, DrainingSignal, never>
+  | If<Contains<O["api"], "kv" | "gateway" | "sessions" | "agUi" | "chat">, DrainingSignal, never>
 
 /** The layer of an application of @effect/platform. */
 export type PlatformLayer<O extends Options> = Layer.Layer<

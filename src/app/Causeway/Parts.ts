@@ -6,10 +6,12 @@ import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import type * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import { Context, Option } from "effect"
+import { AgUiGroup } from "../../Gateway/AgUi/Api.ts"
+import { ChatGroup } from "../../Gateway/AiSdk/Api.ts"
 import { type GatewayAccess, GatewayGroup } from "../../Gateway/Api.ts"
 import { SessionsGroup } from "../../Gateway/HttpSessions/Api.ts"
 import type { ReadAccess, WriteAccess } from "../../Http/Auth/Api.ts"
-import { type JsonBody, type ObjectBody, Part } from "../../Http/Contract.ts"
+import { type HistoryBody, type JsonBody, type ObjectBody, Part } from "../../Http/Contract.ts"
 import { DescriptionGroup } from "../../Http/OpenApi/Api.ts"
 import { endpointsOf } from "../../Http/Router.ts"
 import { KvGroup } from "../../Kv/Api.ts"
@@ -27,6 +29,8 @@ export const groups = {
   description: DescriptionGroup,
   gateway: GatewayGroup,
   sessions: SessionsGroup,
+  agUi: AgUiGroup,
+  chat: ChatGroup,
   console: ConsoleGroup,
   reference: ReferenceGroup
 } as const
@@ -62,7 +66,7 @@ export type HostMiddleware<Api> = Exclude<
   HttpApiMiddleware.HttpApiMiddleware.Only<
     GroupMiddleware<Extract<GroupsOf<Api>, { readonly identifier: PartsOf<Api> }>>
   >,
-  ReadAccess | WriteAccess | GatewayAccess | JsonBody | ObjectBody
+  ReadAccess | WriteAccess | GatewayAccess | JsonBody | ObjectBody | HistoryBody
 >
 
 /** The names of our groups in an api. */

@@ -7,6 +7,8 @@ import { Duration, Effect, Layer, Option } from "effect"
 import * as Limits from "../../base/Limits.ts"
 import * as Metrics from "../../base/Observability/Metrics.ts"
 import * as Tracer from "../../base/Observability/Tracer.ts"
+import { endpoints as agUi } from "../../Gateway/AgUi/Endpoints.ts"
+import { endpoints as chat } from "../../Gateway/AiSdk/Endpoints.ts"
 import { endpoints as sessions } from "../../Gateway/HttpSessions/Endpoints.ts"
 import { endpoints as gateway } from "../../Gateway/Socket/Endpoints.ts"
 import { NotFound } from "../../Http/ApiError.ts"
@@ -74,7 +76,7 @@ export const handlersIn = (api: ReflectedApi, parts: ReadonlySet<string>) => {
     : Effect.fail(new NotFound({ error: "Not found" }))
   const routes = routesOf(api)
   const pages = { console: consoleEndpoints(routes), reference: referenceEndpoints(routes) }
-  return Object.entries({ ...handlersOf(api, protocol), gateway, sessions, ...pages }).filter(([name]) =>
+  return Object.entries({ ...handlersOf(api, protocol), gateway, sessions, agUi, chat, ...pages }).filter(([name]) =>
     parts.has(name)
   )
 }

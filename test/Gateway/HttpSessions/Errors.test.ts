@@ -1,8 +1,8 @@
 /** The HTTP errors of the codes of the protocol. */
 import { expect, it } from "vitest"
-import { errorOf } from "../../../src/Gateway/HttpSessions/Errors.ts"
 import { ErrorCode } from "../../../src/Gateway/Protocol/Codes.ts"
 import { Refused } from "../../../src/Gateway/Requests.ts"
+import { errorOf } from "../../../src/Gateway/Streams/Errors.ts"
 import { statusOf } from "../../../src/Http/ApiError.ts"
 
 /** The status of a code, and that of a failure whose request may succeed later. */

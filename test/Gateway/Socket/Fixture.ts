@@ -8,6 +8,13 @@ import { Context, Effect, ExecutionStrategy, Exit, Layer, Option, Schema, Scope 
 import { WebSocket } from "ws"
 import * as Tracer from "../../../src/base/Observability/Tracer.ts"
 import * as Access from "../../../src/Gateway/Access.ts"
+import { AgUiGroup } from "../../../src/Gateway/AgUi/Api.ts"
+import * as AgUiEndpoints from "../../../src/Gateway/AgUi/Endpoints.ts"
+import * as AgUi from "../../../src/Gateway/AgUi/Handlers.ts"
+import { ChatGroup } from "../../../src/Gateway/AiSdk/Api.ts"
+import * as Chats from "../../../src/Gateway/AiSdk/Chats.ts"
+import * as ChatEndpoints from "../../../src/Gateway/AiSdk/Endpoints.ts"
+import * as AiSdk from "../../../src/Gateway/AiSdk/Handlers.ts"
 import { GatewayGroup } from "../../../src/Gateway/Api.ts"
 import * as Authentication from "../../../src/Gateway/Authentication.ts"
 import { layerAccess } from "../../../src/Gateway/Clients/Credentials.ts"
@@ -21,6 +28,7 @@ import * as Registry from "../../../src/Gateway/Sessions/Registry.ts"
 import * as SessionSettings from "../../../src/Gateway/Sessions/Settings.ts"
 import * as GatewayEndpoints from "../../../src/Gateway/Socket/Endpoints.ts"
 import * as Socket from "../../../src/Gateway/Socket.ts"
+import * as Threads from "../../../src/Gateway/Threads.ts"
 import * as DrainingSignal from "../../../src/Http/DrainingSignal.ts"
 import * as Edge from "../../../src/Http/Edge/Edge.ts"
 import type { Listeners } from "../../../src/Http/Server/Gate.ts"
@@ -84,7 +92,10 @@ export const make = (options: Options = {}) =>
       const context = yield* Layer.buildWithScope(
         Socket.layer({ ...Clients.defaults, ...options.socket }).pipe(
           Layer.merge(HttpSessions.layer),
+          Layer.merge(AgUi.layer),
+          Layer.merge(AiSdk.layer({ ...Clients.defaults, ...options.socket })),
           Layer.merge(layerAccess),
+          Layer.provide(Layer.provideMerge(Chats.layer, Threads.layer)),
           Layer.provideMerge(Clients.layer({ ...Clients.defaults, ...options.socket })),
           Layer.provideMerge(Conversations.layer),
           Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...options.settings })),
@@ -97,16 +108,31 @@ export const make = (options: Options = {}) =>
       )
       const socket = Context.get(context, GatewayEndpoints.Socket)
       const serverScope = yield* Scope.fork(scope, ExecutionStrategy.sequential)
-      const api = HttpApi.make("test").add(GatewayGroup).add(SessionsGroup)
-      const handlers = { gateway: GatewayEndpoints.endpoints, sessions: SessionEndpoints.endpoints }
+      const api = HttpApi.make("test").add(GatewayGroup).add(SessionsGroup).add(AgUiGroup).add(ChatGroup)
+      const handlers = {
+        gateway: GatewayEndpoints.endpoints,
+        sessions: SessionEndpoints.endpoints,
+        agUi: AgUiEndpoints.endpoints,
+        chat: ChatEndpoints.endpoints
+      }
       const listeners = yield* Edge.make(api, handlers, Access.guards).pipe(
-        Effect.provide(Context.pick(GatewayEndpoints.Socket, SessionEndpoints.HttpSessions, Access.Access)(context)),
+        Effect.provide(
+          Context.pick(
+            GatewayEndpoints.Socket,
+            SessionEndpoints.HttpSessions,
+            AgUiEndpoints.AgUi,
+            ChatEndpoints.AiSdk,
+            Access.Access
+          )(context)
+        ),
         Effect.provide(Body.layer)
       )
       const { port } = yield* Scope.extend(listen(listeners), serverScope)
       return {
         url: `ws://127.0.0.1:${port}/ws`,
         base: `http://127.0.0.1:${port}/api/v1/sessions`,
+        agUi: `http://127.0.0.1:${port}/api/v1/ag-ui`,
+        chats: `http://127.0.0.1:${port}/api/v1/chat/echo`,
         port,
         socket,
         draining: Context.get(context, DrainingSignal.DrainingSignal),

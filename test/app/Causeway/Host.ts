@@ -10,10 +10,12 @@ import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Effect, Layer, Logger, Option, Schema } from "effect"
 import { WebSocket } from "ws"
 import {
+  AgUiRoutes,
   ApiError,
   Causeway,
   ChangeFeed,
   ChangeLog,
+  ChatRoutes,
   ClusterRoutes,
   DescriptionRoutes,
   Direct,
@@ -49,6 +51,8 @@ const Shop = HttpApi.make("shop")
   .add(MetricsGroup.prefix("/internal"))
   .add(DescriptionRoutes.prefix("/docs"))
   .add(GatewayGroup.prefix("/agents"))
+  .add(ChatRoutes.prefix("/agents"))
+  .add(AgUiRoutes.prefix("/agents"))
   .add(SessionRoutes.prefix("/agents"))
 
 /** The users of the host, who sign in by a cookie or a token. */

@@ -11,7 +11,15 @@ import type { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { AgentPlatformConnectionError } from "../../../Upstream/AgentPlatform.ts"
 import type { TurnEnd } from "../../Protocol/Event.ts"
 import type { Receipt } from "../../SessionEvents.ts"
-import { type ActivationError, type Caller, SessionConflict, SessionNotActive, SessionsBusy } from "../../Sessions.ts"
+import {
+  type ActivationError,
+  type Caller,
+  type ClientRun,
+  runReceipt,
+  SessionConflict,
+  SessionNotActive,
+  SessionsBusy
+} from "../../Sessions.ts"
 import type { SessionCore } from "../Session/SessionCore.ts"
 import { randomId } from "../Session/SessionRecords.ts"
 import * as State from "../Session/SessionState.ts"
@@ -102,6 +110,18 @@ class CommandQueue {
     })
   }
 
+  /** Records the turn of a run. Fails if the run was requested with other content. */
+  recordRun({ digest, id }: ClientRun, turnId: string | null): Effect.Effect<void, SessionConflict | StoreError> {
+    const receipt: Receipt = { id: runReceipt(id), digest, turnId }
+    return Effect.gen(this, function* () {
+      const found = yield* this.session.shared.events.receipt(this.session.key, receipt.id)
+      if (Option.exists(found, known => known.digest !== digest)) {
+        return yield* new SessionConflict({ message: `The run ${JSON.stringify(id)} was requested with other content` })
+      }
+      yield* this.session.journal.update(State.keepRun(receipt))
+    })
+  }
+
   private inOrder<Prepared, Result, E>({ prepare, run, wait }: Command<Prepared, Result, E>): Effect.Effect<Result, E> {
     return Effect.acquireUseRelease(
       Effect.sync(() => ({ entry: this.join(), isStarted: false })),
@@ -175,14 +195,16 @@ interface Unsent {
   readonly withdrawn: Deferred.Deferred<void>
 }
 
+const inputOf = (run: ClientRun | undefined) => (run?.input === undefined ? {} : { input: run.input })
+
 /** Maximum number of open questions and approvals. Above it the oldest are closed, and answers to them are refused. */
 const maxRequests = 1024
 
 /** The commands of one session. */
 export class TurnCommands {
   private readonly commands: CommandQueue
-  /** Questions and approvals that wait for an answer. */
-  private readonly requests = new Set<string>()
+  /** Questions and approvals that wait for an answer, with their turns. */
+  private readonly requests = new Map<string, string | undefined>()
   private unsent: Unsent | undefined
 
   constructor(
@@ -195,9 +217,9 @@ export class TurnCommands {
   }
 
   /** Called when the agent has asked a question or requested an approval. */
-  openRequest(requestId: string): void {
-    this.requests.add(requestId)
-    if (this.requests.size > maxRequests) this.requests.delete(this.requests.values().next().value!)
+  openRequest(requestId: string, turnId: string | undefined): void {
+    this.requests.set(requestId, turnId)
+    if (this.requests.size > maxRequests) this.requests.delete(this.requests.keys().next().value!)
   }
 
   closeRequest(requestId: string): void {
@@ -213,7 +235,7 @@ export class TurnCommands {
    * with the same `clientMessageId` is not sent again, and the result is the same.
    */
   send(
-    caller: Pick<Caller, "actor" | "commandId">,
+    caller: Pick<Caller, "actor" | "commandId" | "run">,
     content: string,
     clientMessageId?: string
   ): Effect.Effect<string, ActivationError | SessionsBusy> {
@@ -231,6 +253,8 @@ export class TurnCommands {
               state => State.revokeReceipt(State.endPendingTurns(state, [turnId], endOf), isSent ? undefined : onceId),
               onUnavailable
             )
+          // Before the message: a run that is known without its turn may send it again.
+          if (caller.run !== undefined) yield* this.commands.recordRun(caller.run, turnId)
           const recorded = yield* Effect.either(this.record({ turnId, content, sub, clientMessageId, receipt: onceId }))
           if (Either.isLeft(recorded)) {
             const { left } = recorded
@@ -248,7 +272,7 @@ export class TurnCommands {
             )
           }
           this.onMessage(content)
-          const sent = yield* Effect.either(this.sendUnlessWithdrawn(connected, turnId, content))
+          const sent = yield* Effect.either(this.sendUnlessWithdrawn(connected, turnId, content, caller.run))
           if (Either.isLeft(sent)) {
             yield* Deferred.fail(done, this.orNotActive(sent.left, true))
             return yield* end(State.errored("not_sent", sent.left.message), false)
@@ -286,7 +310,7 @@ export class TurnCommands {
 
   /** Sends an answer to a question or an approval that is open, once for each `clientMessageId`. */
   answer(
-    caller: Pick<Caller, "commandId">,
+    caller: Pick<Caller, "commandId" | "run">,
     requestId: string,
     answer: unknown,
     clientMessageId?: string
@@ -308,9 +332,13 @@ export class TurnCommands {
         Effect.gen(this, function* () {
           // It may have been answered in the meantime.
           yield* isOpen
-          const sending = Effect.mapError(
-            link.send({ type: "answer", requestId, answer }, { timeout: this.millisUntil(deadline) }),
-            error => this.orNotActive(error, false)
+          if (caller.run !== undefined) {
+            const turnId = this.requests.get(requestId) ?? State.currentTurn(session.state)
+            yield* this.commands.recordRun(caller.run, turnId ?? null)
+          }
+          const frame = { type: "answer", requestId, answer, ...inputOf(caller.run) } as const
+          const sending = Effect.mapError(link.send(frame, { timeout: this.millisUntil(deadline) }), error =>
+            this.orNotActive(error, false)
           )
           const recorded = onceId === undefined ? Effect.void : session.journal.update(State.keepReceipt(onceId))
           const sent = yield* Effect.either(Effect.zipRight(recorded, sending))
@@ -374,7 +402,7 @@ export class TurnCommands {
   }
 
   /** Sends a recorded message unless it is withdrawn first. Returns whether it was sent. */
-  private sendUnlessWithdrawn({ deadline, link }: Connected, turnId: string, content: string) {
+  private sendUnlessWithdrawn({ deadline, link }: Connected, turnId: string, content: string, run?: ClientRun) {
     return Effect.gen(this, function* () {
       const unsent: Unsent = { turnId, withdrawn: yield* Deferred.make<void>() }
       this.unsent = unsent
@@ -384,7 +412,8 @@ export class TurnCommands {
         this.unsent = undefined
         return true
       }
-      const sending = link.send({ type: "message", content, turnId }, { timeout: this.millisUntil(deadline), claim })
+      const frame = { type: "message", content, turnId, ...inputOf(run) } as const
+      const sending = link.send(frame, { timeout: this.millisUntil(deadline), claim })
       yield* Effect.ensuring(Effect.raceFirst(sending, Deferred.await(unsent.withdrawn)), Effect.sync(claim))
       return !(yield* Deferred.isDone(unsent.withdrawn))
     })

@@ -259,6 +259,11 @@ export const keepReceipt =
   (receipt: Pick<Receipt, "id" | "digest">) =>
   (state: SessionState): Update => ({ ...withoutEvents(state), receipt: { ...receipt, turnId: null } })
 
+/** Keeps the receipt of a run, by which its turn is found. */
+export const keepRun =
+  (receipt: Receipt) =>
+  (state: SessionState): Update => ({ ...withoutEvents(state), receipt })
+
 /** Removes the receipt of a request that has not reached the agent. */
 export const revokeReceipt = (update: Update, receipt: Pick<Receipt, "id"> | undefined): Update =>
   receipt === undefined ? update : { ...update, revoked: receipt.id }

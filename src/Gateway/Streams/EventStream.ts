@@ -1,21 +1,19 @@
 /**
- * The events of a session as Server-Sent Events of the Durable Streams protocol: first the missed ones, then new ones.
+ * The events of a session as Server-Sent Events of any protocol: first the missed ones, then new ones.
  *
- * A stream always ends cleanly, after a control event: the client continues at its last offset, whereas a cut would be an
- * error to it. If its token has expired, its next request is answered 401.
+ * A stream ends cleanly, after what its protocol says at the end: a cut would be an error of the network to the client.
+ * For a protocol whose clients take a clean end for success, the connection is closed instead. If its token has expired,
+ * its next request is answered 401.
  */
-import { Effect, Exit, Scope } from "effect"
+import { Cause, Effect, Exit, Scope } from "effect"
 import type { BodyWriter, Outlet } from "../../Http/Reply.ts"
 import { Feed, type FeedOwner, type Outbox, type Range } from "../Clients/Feed.ts"
 import type { ClientsShape, Slot } from "../Clients.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { Caller, Frame, Subscription } from "../Sessions.ts"
-import * as DurableStream from "./DurableStream.ts"
 
 /** In milliseconds. */
 export const timing = {
-  /** The time after which a stream ends by itself, with a variation of a tenth. */
-  duration: 60_000,
   /** The time after which something is sent, so that proxies keep the connection. */
   keepAlive: 15_000,
   /** How long a client may read nothing while something is unsent. */
@@ -33,8 +31,38 @@ export interface Client {
   readonly caller: Caller
   /** When the token expires, in epoch milliseconds. */
   readonly expiresAt: number | undefined
-  /** The last cursor that the client has received. */
-  readonly cursor: string | undefined
+}
+
+/**
+ * Why a stream ends: `complete` is the encoding's own end, `unreadable` that of a history, and `busy` that another client
+ * needs the slot.
+ */
+export type Reason =
+  | "complete"
+  | "deleted"
+  | "lost"
+  | "unreadable"
+  | "slow"
+  | "busy"
+  | "draining"
+  | "expired"
+  | "duration"
+
+/** What a stream writes: a protocol. */
+export interface Encoding {
+  /** Written first. */
+  readonly start?: Uint8Array
+  /** Whether nothing follows the start. */
+  readonly isOver?: boolean
+  /** The time after which the stream ends by itself, in milliseconds; never if it is absent. */
+  readonly duration?: number
+  /**
+   * What is written for events, of which the last has this `seq`. There are none if the history is read to its end without
+   * any. It may end the stream: with bytes that are written last, if they can be made.
+   */
+  readonly events: (frames: ReadonlyArray<Frame>, seq: number) => Uint8Array | Effect.Effect<Uint8Array>
+  /** What is written at the end. The connection is closed if it is undefined. */
+  readonly end: (reason: Reason, seq: number) => Uint8Array | undefined
 }
 
 /** What all streams share. */
@@ -46,6 +74,8 @@ export interface Shared {
   readonly wallClock: () => number
   /** From 0 to 1. */
   readonly random: () => number
+  /** Runs the last work of a stream. */
+  readonly run: (work: Effect.Effect<void>) => void
   /** Called at the end of a stream. It may be called again. */
   readonly onEnd: (stream: EventStream) => void
 }
@@ -53,22 +83,21 @@ export interface Shared {
 /** Where a stream begins. */
 export interface Beginning extends Pick<Range, "after" | "maySkip"> {
   readonly subscription: Subscription
+  readonly encoding: Encoding
 }
 
 /** One stream. It has no fiber. */
 export class EventStream implements BodyWriter, Outbox, FeedOwner {
   readonly feed: Feed
-  private readonly cursor: DurableStream.Cursor
   private outlet: Outlet | undefined
   private beginning: Beginning | undefined
-  private offsetAt: (seq: number) => string = String
   private waiting: (() => void) | undefined
   private isBlocked = false
   /** No event follows. */
   private isOver = false
   /** The end was sent, or no client waits for it. */
   private isEnded = false
-  private isDeleted = false
+  private reason: Reason = "complete"
   private endAt: number
   private drainAt = Number.POSITIVE_INFINITY
   private pingAt: number
@@ -85,7 +114,6 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
   ) {
     const now = shared.now()
     this.feed = new Feed(this, this, shared.clients.debug)
-    this.cursor = new DurableStream.Cursor(shared.wallClock(), client.cursor, shared.random)
     this.endAt = now + timing.start
     this.pingAt = now + timing.keepAlive
     this.readAt = now
@@ -94,7 +122,6 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
   /** To be called once, before the stream is sent. */
   begin(beginning: Beginning): void {
     this.beginning = beginning
-    this.offsetAt = DurableStream.offsetsOf(beginning.subscription.epoch)
   }
 
   /** Releases what the stream has. Idempotent. */
@@ -109,11 +136,14 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
 
   onOpen(outlet: Outlet): void {
     this.outlet = outlet
+    const { encoding, subscription, ...range } = this.beginning!
+    if (encoding.start !== undefined) this.write(encoding.start)
+    if (encoding.isOver === true) return this.end("complete")
     // The session may have been deleted in the meantime.
-    if (this.isOver) return this.end()
-    this.endAt = this.shared.now() + timing.duration * (0.95 + 0.1 * this.shared.random())
-    this.slot.offer({ onReclaim: () => this.end() })
-    const { subscription, ...range } = this.beginning!
+    if (this.isOver) return this.end(this.reason)
+    const { duration = Number.POSITIVE_INFINITY } = encoding
+    this.endAt = this.shared.now() + duration * (0.95 + 0.1 * this.shared.random())
+    this.slot.offer({ onReclaim: () => this.end("busy") })
     this.feed.begin(subscription, range)
   }
 
@@ -126,7 +156,7 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
   }
 
   onSlow(): void {
-    this.end()
+    this.end("slow")
   }
 
   get hasRoom(): boolean {
@@ -136,7 +166,19 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
   sendEvents(frames: ReadonlyArray<Frame>): void {
     if (this.isOver) return
     for (const { type } of frames) GatewayMetrics.sentOverHttp.increment(type, this.shared.clients.tags)
-    this.write(frames)
+    const { encoding } = this.beginning!
+    const made = encoding.events(frames, this.seq)
+    if (made instanceof Uint8Array) return this.write(made)
+    this.isOver = true
+    this.feed.end()
+    // A defect must not leave the client waiting.
+    const bytes = Effect.catchAllCause(made, cause =>
+      Effect.as(
+        Effect.logError("An event stream has failed", Cause.squash(cause)),
+        encoding.end("unreadable", this.seq)
+      )
+    )
+    this.shared.run(Effect.map(bytes, bytes => this.endWith(bytes)))
   }
 
   whenRoom(callback: () => void): void {
@@ -149,20 +191,19 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
   }
 
   onDeleted(): void {
-    this.isDeleted = true
-    this.end()
+    this.end("deleted")
   }
 
   onLost(): void {
-    this.end()
+    this.end("lost")
   }
 
   onComplete(): void {
-    this.end()
+    this.end("complete")
   }
 
   onUnreadable(): void {
-    this.end()
+    this.end("unreadable")
   }
 
   /** Ends the stream within this time, in milliseconds. */
@@ -176,19 +217,27 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
     if (outlet === undefined) return now >= this.endAt
     if (this.isEnded) return false
     const { expiresAt } = this.client
-    const isExpired = expiresAt !== undefined && this.shared.wallClock() >= expiresAt
-    if (now >= Math.min(this.endAt, this.drainAt) || isExpired || this.isSlow(outlet, now)) this.end()
+    if (expiresAt !== undefined && this.shared.wallClock() >= expiresAt) this.end("expired")
+    else if (now >= this.drainAt) this.end("draining")
+    else if (now >= this.endAt) this.end("duration")
+    else if (this.isSlow(outlet, now)) this.end("slow")
     else this.keepAlive(outlet, now)
     return false
   }
 
   /** Ends the stream cleanly. */
-  end(): void {
+  end(reason: Reason): void {
+    if (!this.isOver) this.reason = reason
     this.isOver = true
     this.feed.end()
+    if (this.beginning !== undefined) this.endWith(this.beginning.encoding.end(reason, this.seq))
+  }
+
+  private endWith(bytes: Uint8Array | undefined): void {
     if (this.isEnded || this.outlet === undefined) return
     this.isEnded = true
-    this.write([])
+    if (bytes === undefined) return this.outlet.cut()
+    this.write(bytes)
     this.outlet.end()
   }
 
@@ -206,18 +255,15 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
     outlet.write(ping)
   }
 
-  private write(frames: ReadonlyArray<Frame>): void {
-    const { beginning, outlet } = this
-    if (beginning === undefined || outlet === undefined) return
-    const { after, subscription } = beginning
-    const seq = Math.max(after, this.feed.position)
-    const end = {
-      offset: this.offsetAt(seq),
-      isUpToDate: seq >= subscription.publishedSeq(),
-      isClosed: this.isDeleted,
-      cursor: this.cursor.at(this.shared.wallClock())
-    }
-    outlet.write(DurableStream.eventsOf(frames, end))
+  /** The newest event that was sent. */
+  private get seq(): number {
+    return Math.max(this.beginning!.after, this.feed.position)
+  }
+
+  private write(bytes: Uint8Array): void {
+    const { outlet } = this
+    if (outlet === undefined || bytes.length === 0) return
+    outlet.write(bytes)
     this.hasWritten = true
     if (outlet.unsent > this.shared.clients.unsentBytes) this.isBlocked = true
   }

@@ -8,7 +8,9 @@ import { Clients } from "../Clients.ts"
 import type { Subscription } from "../Sessions.ts"
 import { errorOf } from "./Errors.ts"
 import { type Beginning, type Client, EventStream, type Shared, timing } from "./EventStream.ts"
-import type { Followed } from "./Followed.ts"
+
+/** The time and the randomness of streams. */
+export type Time = Pick<Shared, "wallClock" | "random">
 
 /** Opens event streams. */
 export interface EventStreams {
@@ -19,15 +21,17 @@ export interface EventStreams {
   readonly open: (
     client: Client,
     sessionId: string,
-    beginningOf: (subscription: Subscription) => Effect.Effect<Omit<Beginning, "subscription">, ApiError>
+    beginningOf: (subscription: Subscription, time: Time) => Effect.Effect<Omit<Beginning, "subscription">, ApiError>,
+    /** Runs with the scope of the subscription. */
+    onSubscribed?: (subscription: Subscription) => Effect.Effect<void, never, Scope.Scope>
   ) => Effect.Effect<EventStream, ApiError>
 }
 
 const next = (random: Random.Random) => () => Effect.runSync(random.next)
 
 /** Ends its streams as the service drains, and at the end of the scope. */
-export const make = (followed: Followed): Effect.Effect<EventStreams, never, Clients | DrainingSignal | Scope.Scope> =>
-  Effect.gen(function* () {
+export const make: Effect.Effect<EventStreams, never, Clients | DrainingSignal | Scope.Scope> = Effect.gen(
+  function* () {
     const clients = yield* Clients
     const draining = yield* DrainingSignal
     const clock = yield* Effect.clock
@@ -40,6 +44,7 @@ export const make = (followed: Followed): Effect.Effect<EventStreams, never, Cli
       now,
       wallClock: () => clock.unsafeCurrentTimeMillis(),
       random: next(yield* Effect.random),
+      run: work => void runFork(work),
       onEnd: stream => {
         streams.delete(stream)
         occupancy.set(streams.size > 0)
@@ -66,7 +71,7 @@ export const make = (followed: Followed): Effect.Effect<EventStreams, never, Cli
     const drain = Effect.sync(() => callEach(stream => stream.endWithin(timing.drain)))
     yield* Effect.addFinalizer(() =>
       Effect.suspend(() => {
-        callEach(stream => stream.end())
+        callEach(stream => stream.end("draining"))
         return Effect.forEach([...streams], stream => stream.release, { discard: true })
       })
     )
@@ -74,7 +79,7 @@ export const make = (followed: Followed): Effect.Effect<EventStreams, never, Cli
     yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(draining.started, drain)))
 
     return {
-      open: (client, sessionId, beginningOf) =>
+      open: (client, sessionId, beginningOf, onSubscribed = () => Effect.void) =>
         Effect.uninterruptibleMask(restore =>
           Effect.gen(function* () {
             if (draining.hasStarted()) return yield* ServiceUnavailable.later("The service is shutting down")
@@ -85,11 +90,11 @@ export const make = (followed: Followed): Effect.Effect<EventStreams, never, Cli
             streams.add(stream)
             occupancy.set(true)
             const subscribed = clients.sessions.subscribe(client.caller, sessionId, stream.feed).pipe(
-              Effect.tap(({ epoch }) => followed.enter(client.caller, sessionId, epoch)),
+              Effect.tap(onSubscribed),
               Scope.extend(scope),
               Effect.mapError(errorOf),
               Effect.flatMap(subscription =>
-                Effect.map(beginningOf(subscription), beginning => stream.begin({ subscription, ...beginning }))
+                Effect.map(beginningOf(subscription, shared), beginning => stream.begin({ subscription, ...beginning }))
               )
             )
             yield* Effect.onError(restore(subscribed), () => stream.release)
@@ -98,4 +103,5 @@ export const make = (followed: Followed): Effect.Effect<EventStreams, never, Cli
           })
         )
     }
-  })
+  }
+)

@@ -1,0 +1,205 @@
+/** What has to be done for a run: what is new in its input, and what the thread allows. Pure. */
+import { hash } from "node:crypto"
+import type { Conversation } from "../../Client/Conversation/Conversation.ts"
+import type { RunAgentInput } from "./Input.ts"
+import * as Messages from "./Messages.ts"
+import { answerKey, waitingIn } from "./Runs.ts"
+
+/** What is known of the thread. */
+export interface Known {
+  readonly conversation: Conversation
+  /** The keys of the requests that were answered although their resolution has not arrived. */
+  readonly answered: ReadonlySet<string>
+  /** The run, if it was requested before. */
+  readonly run: { readonly digest: string; readonly turnId: string | null } | undefined
+}
+
+/** An answer of a person. */
+export interface Answer {
+  readonly key: string
+  readonly requestId: string
+  readonly answer: unknown
+}
+
+/** What has to be done before the client joins the run. */
+export type Plan =
+  /** The turn exists. */
+  | { readonly is: "attach"; readonly turnId: string }
+  /** A message starts the turn. `key` makes it idempotent. */
+  | { readonly is: "send"; readonly content: string; readonly key: string; readonly digest: string }
+  | {
+      readonly is: "answer"
+      readonly answers: ReadonlyArray<Answer>
+      readonly turnId: string
+      readonly digest: string
+    }
+  | { readonly is: "invalid" | "conflict"; readonly error: string }
+
+const invalid = (error: string): Plan => ({ is: "invalid", error })
+const conflict = (error: string): Plan => ({ is: "conflict", error })
+
+const digestOf = (content: unknown): string => hash("sha256", JSON.stringify(content), "base64url")
+
+/** Codes of turns whose message has not reached the agent, so that the same message may be sent again. */
+const unsent: ReadonlySet<string | undefined> = new Set(["not_sent", "not_recorded"])
+
+/** The messages by id that are answered, or on their way. */
+const knownMessages = (conversation: Conversation): ReadonlyMap<string, Messages.ClientMessage> => {
+  const failed = new Set(
+    conversation.messages.flatMap(message =>
+      message.role === "agent" && unsent.has(message.error?.code) ? [message.turnId] : []
+    )
+  )
+  const messages = conversation.messages.filter(message => message.role === "agent" || !failed.has(message.turnId))
+  return new Map(Messages.messagesOf({ ...conversation, messages }).map(message => [message.id, message]))
+}
+
+/** What is new in the messages of a client. */
+interface News {
+  readonly users: ReadonlyArray<{ readonly id: string; readonly content: string }>
+  readonly results: ReadonlyArray<Messages.ClientResult>
+}
+
+/** A text of a message, or what is wrong with it. */
+const textOf = (message: Messages.ClientMessage, path: string): { readonly text: string } | Plan => {
+  const text = Messages.contentOf(message)
+  if (text !== undefined) return text === "" ? invalid(`${path}.content: must not be empty`) : { text }
+  const at = Array.isArray(message.content) ? message.content.findIndex(part => !Messages.isTextPart(part)) : -1
+  return invalid(`${path}.content${at < 0 ? "" : `[${at}]`}: must be text, which is all that agents take`)
+}
+
+/** Which messages are new is decided by their ids. Where the history has lost its start, what follows them counts too. */
+const newsOf = ({ messages }: RunAgentInput, conversation: Conversation): News | Plan => {
+  const known = knownMessages(conversation)
+  const isOld = (id: string) => known.has(id) || Messages.isOwnId(id)
+  const all = [...known.values()]
+  const calls = new Set(all.flatMap(({ toolCalls = [] }) => toolCalls.map(call => call.id)))
+  const resolved = new Set(all.flatMap(({ role, toolCallId }) => (role === "tool" ? [toolCallId] : [])))
+  const lastOld = messages.findLastIndex(({ id }) => isOld(id))
+  const users: Array<News["users"][number]> = []
+  const results: Array<Messages.ClientResult> = []
+  for (const [index, message] of messages.entries()) {
+    const { id, role } = message
+    const path = `messages[${index}]`
+    if (role !== "user" && role !== "tool") continue
+    const before = known.get(id)
+    if (before !== undefined) {
+      if (role === "user" && (before.role !== role || Messages.contentOf(message) !== before.content)) {
+        return conflict(`${path}: the message ${JSON.stringify(id)} has other content, and a history is not rewritten`)
+      }
+      continue
+    }
+    if (isOld(id) || (conversation.trimmedSeq > 0 && index < lastOld)) continue
+    const read = textOf({ ...message, content: message.content ?? "" }, path)
+    if (role === "user") {
+      if ("is" in read) return read
+      users.push({ id, content: read.text })
+      continue
+    }
+    const { toolCallId } = message
+    const content = Messages.contentOf(message)
+    if (toolCallId === undefined) return invalid(`${path}.toolCallId: is missing`)
+    if (content === undefined) return "is" in read ? read : invalid(`${path}.content: must be text`)
+    if (!calls.has(toolCallId)) return invalid(`${path}.toolCallId: there is no call ${JSON.stringify(toolCallId)}`)
+    if (resolved.has(toolCallId)) {
+      return conflict(`${path}: the call ${JSON.stringify(toolCallId)} has a result`)
+    }
+    resolved.add(toolCallId)
+    results.push({ id, toolCallId, content })
+  }
+  return { users, results }
+}
+
+const denied = { approved: false, reason: "cancelled" }
+
+/** The answers to requests that wait. */
+const answersOf = ({ resume = [] }: RunAgentInput, conversation: Conversation): ReadonlyArray<Answer> => {
+  const waiting = new Map(waitingIn(conversation).map(request => [request.requestId, request]))
+  return resume.flatMap(({ interruptId: requestId, payload = null, status }) => {
+    const request = waiting.get(requestId)
+    if (request === undefined) return []
+    const refusal = request.type === "question" ? null : denied
+    return [{ key: answerKey(conversation, request), requestId, answer: status === "resolved" ? payload : refusal }]
+  })
+}
+
+/** The turn of a request. */
+const turnOfRequest = (conversation: Conversation, requestId: string): string | undefined => {
+  for (const message of conversation.messages.toReversed()) {
+    if (message.role !== "agent") continue
+    const isIn = message.parts.some(
+      part => (part.type === "question" || part.type === "approval") && part.requestId === requestId
+    )
+    if (isIn) return message.turnId ?? conversation.turns.at(-1)
+  }
+  return undefined
+}
+
+/** What has to be done for a run that answers a person's requests. */
+const planAnswers = (input: RunAgentInput, { answered, conversation, run }: Known): Plan => {
+  const { resume = [] } = input
+  const digest = digestOf(["answers", resume])
+  if (run !== undefined && run.digest !== digest) return conflict("resume: the run was requested with other content")
+  const waiting = waitingIn(conversation)
+  const isWaiting = (id: string) => waiting.some(({ requestId }) => requestId === id)
+  const ids = new Set(resume.map(({ interruptId }) => interruptId))
+  if (ids.size < resume.length) return invalid("resume: answers a request twice")
+  const gone = [...ids].findIndex(id => !isWaiting(id))
+  if (gone >= 0 && run === undefined) {
+    return conflict(`resume[${gone}].interruptId: no such request waits for an answer`)
+  }
+  const last = waiting.findLastIndex(({ requestId }) => ids.has(requestId))
+  // The client may not know of what was asked after that.
+  const omitted = waiting.find(
+    (request, at) => at < last && !ids.has(request.requestId) && !answered.has(answerKey(conversation, request))
+  )
+  if (omitted !== undefined) {
+    return conflict(`resume: the request ${JSON.stringify(omitted.requestId)} waits for an answer too`)
+  }
+  const turnId = run?.turnId ?? turnOfRequest(conversation, resume[0]!.interruptId)
+  if (turnId === undefined) return conflict("resume: the turn of the request has ended")
+  return { is: "answer", answers: answersOf(input, conversation), turnId, digest }
+}
+
+/** What has to be done for a run. */
+export const planOf = (input: RunAgentInput, known: Known): Plan => {
+  const { answered, conversation, run } = known
+  const news = newsOf(input, conversation)
+  if ("is" in news) return news
+  const { results, users } = news
+  const isAnswering = (input.resume ?? []).length > 0
+  if (isAnswering) {
+    return users.length + results.length > 0
+      ? invalid("messages: a run with resume has no new message")
+      : planAnswers(input, known)
+  }
+  if (users.length + results.length === 0) {
+    if (run === undefined) return invalid("runId: is unknown, and there is no new message and no resume")
+    return run.turnId !== null && Messages.messageOfTurn(conversation, run.turnId) !== undefined
+      ? { is: "attach", turnId: run.turnId }
+      : invalid("runId: its message is missing, and was not sent")
+  }
+  if (users.length > 0 && results.length > 0) return invalid("messages: a user's message and a tool's result are new")
+  if (users.length > 1) return conflict(`messages: ${users.length} are new, and a run has one`)
+  const [user] = users
+  const message = user === undefined ? Messages.messageOfResults(results) : { content: user.content, key: user.id }
+  const digest = digestOf(["message", message.key])
+  if (run !== undefined && run.digest !== digest)
+    return conflict("messages: the run was requested with another message")
+  const waiting = waitingIn(conversation).find(request => !answered.has(answerKey(conversation, request)))
+  if (waiting !== undefined) {
+    return conflict(`resume: is missing, and the request ${JSON.stringify(waiting.requestId)} waits for an answer`)
+  }
+  return { is: "send", ...message, digest }
+}
+
+const isEmpty = (value: unknown): boolean =>
+  value === undefined || value === null || (typeof value === "object" && Object.keys(value).length === 0)
+
+/** What the agent gets in addition to the message: the members of the input that are not empty. */
+export const inputOf = ({ context, forwardedProps, messages, state, tools }: RunAgentInput): unknown => {
+  const instructions = messages.filter(({ role }) => role === "system" || role === "developer")
+  const members = Object.entries({ tools, context, forwardedProps, state, messages: instructions })
+  const given = members.filter(([, value]) => !isEmpty(value))
+  return given.length === 0 ? undefined : Object.fromEntries(given)
+}

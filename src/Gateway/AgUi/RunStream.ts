@@ -1,0 +1,94 @@
+/** The event stream of a run: what the client lacks, then the events of the session as those of AG-UI, then how it ended. */
+import { Effect, Either } from "effect"
+import type { Conversation } from "../../Client/Conversation/Conversation.ts"
+import type { SessionEvent } from "../../Client/SessionModel.ts"
+import { closeCodes } from "../Protocol/Codes.ts"
+import type { Frame } from "../Sessions.ts"
+import type { Encoding, Reason } from "../Streams/EventStream.ts"
+import type { ClientMessage } from "./Messages.ts"
+import { type AgUiEvent, encode } from "./Protocol.ts"
+import * as Runs from "./Runs.ts"
+import type { Translation } from "./Translation.ts"
+
+/** What a stream needs to know of its run. */
+export interface Request extends Runs.Run {
+  readonly turnId: string
+  /** The messages that the client has. */
+  readonly messages: ReadonlyArray<ClientMessage>
+  /** The keys of the requests that were answered although their resolution has not arrived. */
+  readonly answered: ReadonlySet<string>
+}
+
+/** Why a stream has ended before its run, as the code of `RUN_ERROR`, and whether the same run should be joined again. */
+const endings: Readonly<Record<Reason, readonly [code: string, again: boolean, message: string]>> = {
+  complete: ["internal", true, "The stream has ended"],
+  deleted: ["session_deleted", false, "The thread was deleted"],
+  lost: ["history_lost", true, "The history of the thread was lost"],
+  unreadable: ["internal", true, "The events of the thread cannot be read"],
+  slow: [closeCodes.slowConsumer.name, true, "The events were not read in time"],
+  busy: [closeCodes.rateLimited.name, true, "All connections are in use"],
+  draining: [closeCodes.goingAway.name, true, "The server is shutting down"],
+  expired: [closeCodes.tokenExpired.name, false, "The token has expired; run again with a new one"],
+  duration: [closeCodes.goingAway.name, true, "The stream has ended"]
+}
+
+/** The end of a stream before the end of its run. */
+export const ended = (reason: Reason): AgUiEvent => {
+  const [code, again, message] = endings[reason]
+  return {
+    type: "RUN_ERROR",
+    code,
+    message: again ? `${message}; run again with the same runId` : message,
+    metadata: { "causeway.retryable": again }
+  }
+}
+
+const bytesOf = (events: ReadonlyArray<AgUiEvent>): Uint8Array => Buffer.from(events.map(encode).join(""))
+
+/** Reads the conversation again. */
+export type Reread = Effect.Effect<Conversation, unknown>
+
+/**
+ * The events at the end of a run. They begin with the messages in their order if the client has them in another one, which
+ * happens when turns overlap.
+ */
+const lastEvents = (translation: Translation, end: AgUiEvent, reread: Reread): Effect.Effect<Uint8Array> => {
+  const closing = translation.end()
+  if (!translation.needsSnapshot) return Effect.succeed(bytesOf([...closing, end]))
+  return Effect.map(Effect.either(reread), conversation =>
+    Either.isRight(conversation)
+      ? bytesOf([...closing, ...Runs.correction(conversation.right), end])
+      : bytesOf([...closing, ended("unreadable")])
+  )
+}
+
+/** How a run is written, from a state of the conversation on. */
+export const encodingOf = (request: Request, conversation: Conversation, reread: Reread): Encoding => {
+  const end = (of: Conversation) => Runs.endOf(request, of, translation.names, request.turnId, request.answered)
+  const { events, translation } = Runs.join(request, conversation, request.messages)
+  const over = end(conversation)
+  if (over !== undefined) {
+    return {
+      start: bytesOf([...events, ...translation.end(), over]),
+      isOver: true,
+      events: () => Buffer.alloc(0),
+      end: () => Buffer.alloc(0)
+    }
+  }
+  return {
+    start: bytesOf(events),
+    events: (frames: ReadonlyArray<Frame>) => {
+      const texts: Array<string> = []
+      for (const { data } of frames) {
+        for (const event of translation.add(JSON.parse(data.toString("utf8")) as SessionEvent))
+          texts.push(encode(event))
+      }
+      const last = end(translation.conversation)
+      const bytes = Buffer.from(texts.join(""))
+      return last === undefined
+        ? bytes
+        : Effect.map(lastEvents(translation, last, reread), rest => Buffer.concat([bytes, rest]))
+    },
+    end: reason => bytesOf([...translation.end(), ended(reason)])
+  }
+}

@@ -1,0 +1,141 @@
+/** The beginnings and ends of runs. Pure. A run is a turn, or the part of it between two answers of a person. */
+import type { Conversation, Part, RequestPart, ToolPart, Usage } from "../../Client/Conversation/Conversation.ts"
+import * as Messages from "./Messages.ts"
+import { type AgUiEvent, given, type Interrupt, protocolVersion, type TokenUsage } from "./Protocol.ts"
+import { Translation } from "./Translation.ts"
+
+/** The names that the client gave to a thread and a run. */
+export interface Run {
+  readonly threadId: string
+  readonly runId: string
+}
+
+/** What a client that joins a run gets first, and the translation of what follows. */
+export interface Joined {
+  readonly events: ReadonlyArray<AgUiEvent>
+  readonly translation: Translation
+}
+
+/** Joins a run. `client` are the messages that the client has. */
+export const join = (
+  { runId, threadId }: Run,
+  conversation: Conversation,
+  client: ReadonlyArray<Messages.ClientMessage>
+): Joined => {
+  const names = new Messages.Names(conversation.epoch)
+  const messages = Messages.fitting(Messages.messagesOf(conversation, names))
+  const translation = new Translation(conversation, names)
+  return {
+    events: [
+      { type: "RUN_STARTED", threadId, runId, protocolVersion },
+      ...Messages.snapshots(client, messages),
+      ...translation.begin()
+    ],
+    translation
+  }
+}
+
+/** The events after which a client has the messages of a conversation in their order, whatever it has. */
+export const correction = (conversation: Conversation): ReadonlyArray<AgUiEvent> =>
+  Messages.snapshots([{ id: "", role: "assistant" }], Messages.fitting(Messages.messagesOf(conversation)))
+
+const callIn = (details: unknown): unknown =>
+  typeof details === "object" && details !== null
+    ? (("callId" in details ? details.callId : undefined) ?? ("toolCallId" in details ? details.toolCallId : undefined))
+    : undefined
+
+const approvalSchema = {
+  type: "object",
+  properties: { approved: { type: "boolean" }, reason: { type: "string" } },
+  required: ["approved"]
+}
+
+/** A question or a request for approval as an interrupt. */
+const interruptOf = (request: RequestPart, parts: ReadonlyArray<Part>, names: Messages.Names): Interrupt => {
+  const { description, details, options, requestId: id, title, type } = request
+  const metadata = given({ description, details })
+  const described = Object.keys(metadata).length === 0 ? {} : { metadata: { "causeway.request": metadata } }
+  if (type === "question") {
+    const responseSchema = options === undefined ? {} : { enum: options }
+    return { id, reason: "input_required", message: title, responseSchema, ...described }
+  }
+  const callId = callIn(details)
+  const call = parts.findLast((part): part is ToolPart => part.type === "tool" && part.callId === callId)
+  const message = description === undefined ? title : `${title}: ${description}`
+  const named =
+    call === undefined
+      ? ({ reason: "confirmation" } as const)
+      : ({ reason: "tool_call", toolCallId: names.call(call) } as const)
+  return { id, ...named, message, responseSchema: approvalSchema, ...described }
+}
+
+const usageOf = (usage: Usage | undefined): { readonly usage?: ReadonlyArray<TokenUsage> } => {
+  if (usage === undefined) return {}
+  const { cacheReadTokens, cacheWriteTokens, inputTokens, model, outputTokens, totalTokens } = usage
+  const tokens: TokenUsage = given({
+    ...{ model, inputTokens, outputTokens, totalTokens },
+    cachedInputTokens: cacheReadTokens,
+    cacheWriteInputTokens: cacheWriteTokens
+  } as TokenUsage)
+  return { usage: [tokens] }
+}
+
+/**
+ * The last event of a run of a turn, if it has ended: because the turn has ended, or because a person is asked. `answered`
+ * are the keys of the requests that were answered although their resolution has not arrived.
+ */
+export const endOf = (
+  run: Run,
+  conversation: Conversation,
+  names: Messages.Names,
+  turnId: string,
+  answered: ReadonlySet<string> = new Set()
+): AgUiEvent | undefined => {
+  const message = Messages.messageOfTurn(conversation, turnId)
+  if (message === undefined) return undefined
+  const { error, parts, reason, status } = message
+  const finished = { type: "RUN_FINISHED", threadId: run.threadId, runId: run.runId } as const
+  const usage = usageOf(message.usage)
+  switch (status) {
+    case "completed": {
+      const calls = parts.flatMap(part => (part.type === "tool" ? [[names.call(part), part] as const] : []))
+      const pending = calls.flatMap(([id, part]) => (Messages.resultOf(part) === undefined ? [id] : []))
+      const outcome = { type: "success" as const, ...(pending.length === 0 ? {} : { pendingToolCallIds: pending }) }
+      return { ...finished, outcome, ...usage }
+    }
+    case "interrupted":
+      return { ...finished, outcome: { type: "cancelled" }, ...usage }
+    case "failed":
+      return {
+        type: "RUN_ERROR",
+        message: error?.message ?? reason ?? "The turn failed",
+        code: error?.code ?? "turn_failed",
+        ...usage,
+        metadata: { "causeway.retryable": error?.retryable === true }
+      }
+    default: {
+      const waiting = waitingIn(conversation, turnId).filter(request => !answered.has(answerKey(conversation, request)))
+      if (waiting.length === 0) return undefined
+      const interrupts = waiting.map(request => interruptOf(request, parts, names))
+      return { ...finished, outcome: { type: "interrupt", interrupts }, ...usage }
+    }
+  }
+}
+
+/**
+ * The key of the answer to a request, so that it is answered once. An agent may use the id of a request again, which is
+ * then another request.
+ */
+export const answerKey = ({ epoch }: Conversation, { seq }: RequestPart): string =>
+  `ag-ui answer ${epoch.slice(0, 64)} ${seq}`
+
+/** The requests that wait for a person, the oldest first: those of a turn and those of none, or all. */
+export const waitingIn = (conversation: Conversation, turnId?: string): ReadonlyArray<RequestPart> =>
+  conversation.messages.flatMap(message =>
+    message.role === "agent" && (turnId === undefined || message.turnId === undefined || message.turnId === turnId)
+      ? message.parts.filter(
+          (part): part is RequestPart =>
+            (part.type === "question" || part.type === "approval") && part.status === "pending"
+        )
+      : []
+  )

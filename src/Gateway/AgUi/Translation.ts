@@ -1,0 +1,363 @@
+/**
+ * The events of AG-UI for a client that follows a conversation. Pure: each event of the session is added to a fold, and
+ * what it has changed there becomes events of the protocol, so that what a client makes of them is the projection.
+ */
+
+import type {
+  AgentMessage,
+  Conversation,
+  Part,
+  PlanPart,
+  StepPart,
+  SubagentPart,
+  TextPart,
+  ToolPart
+} from "../../Client/Conversation/Conversation.ts"
+import * as Fold from "../../Client/Conversation/Fold.ts"
+import type { SessionEvent } from "../../Client/SessionModel.ts"
+import { isPatch } from "./JsonPatch.ts"
+import * as Messages from "./Messages.ts"
+import { type AgUiEvent, given } from "./Protocol.ts"
+
+/** What a client knows of a part that may change. */
+interface Known {
+  readonly message: AgentMessage | undefined
+  /** Whether its start was sent, and not its end. */
+  isOpen: boolean
+  /** Whether all arguments of a call were sent. */
+  isWritten: boolean
+  /** The text of a message or a thought, or the arguments of a call. */
+  text: string
+  /** Of a tool, a step or a subagent. */
+  name: string
+}
+
+/** The events that become `CUSTOM` events. Their value is the event without its envelope. */
+const customTypes: ReadonlySet<string> = new Set([
+  ...["session_state", "tool_progress", "question_requested", "question_resolved", "approval_requested"],
+  ...["approval_resolved", "terminal_opened", "terminal_output", "terminal_exited", "file_changed", "artifact_created"],
+  ...["checkpoint_created", "usage_update", "usage_context", "rate_limited", "error"]
+])
+
+const custom = ({ seq, sessionId, timestamp, traceId, type, ...value }: SessionEvent): AgUiEvent => ({
+  type: "CUSTOM",
+  name: `causeway.${type}`,
+  value
+})
+
+/** What is needed of a message that is complete: its plan, which may change, and that it has parts. */
+const shell = (message: AgentMessage): AgentMessage => {
+  const last = message.parts.findLast(Messages.isMessage)
+  const parts = message.parts.flatMap((part): ReadonlyArray<Part> => {
+    if (part.type === "plan") return [part]
+    return part === last ? [{ type: "text", seq: part.seq, timestamp: part.timestamp, id: "", text: "" }] : []
+  })
+  return { ...message, parts }
+}
+
+/** What is needed to follow a conversation: the messages in progress and the last one, and the order of the others. */
+const reduced = (conversation: Conversation): Conversation => ({
+  ...conversation,
+  messages: conversation.messages.map((message, index, { length }) => {
+    if (message.role === "user") return { ...message, text: "" }
+    const isKept =
+      message.status === "running" || index === length - 1 || message.parts.some(part => "inProgress" in part)
+    return isKept ? message : shell(message)
+  })
+})
+
+const isDelta = ({ type }: SessionEvent): boolean => type.endsWith("_delta")
+
+/** Whether no later event belongs to a part. A text without an id continues while it is the last part of its message. */
+const isComplete = (part: Part, message: AgentMessage | undefined): boolean => {
+  if ((part.type === "text" || part.type === "reasoning") && part.id === undefined) {
+    return message?.parts.at(-1) !== part || (message.turnId !== undefined && message.status !== "running")
+  }
+  return !("inProgress" in part)
+}
+
+/** Translates the events of a session for one client, from a state of its conversation on. */
+export class Translation {
+  private readonly fold: Fold.Fold
+  private readonly known = new Map<Part, Known>()
+  /** The ids of messages other than results, in the order in which the client has them. */
+  private readonly order: Set<string>
+  private readonly steps = new Set<string>()
+  private readonly subagents = new Set<string>()
+  private isDifferent = false
+  private events: Array<AgUiEvent> = []
+
+  /** The client has the messages of the conversation, by {@link Messages.snapshots} for example. */
+  constructor(
+    conversation: Conversation,
+    readonly names: Messages.Names
+  ) {
+    this.fold = Fold.resume(reduced(conversation))
+    for (const message of this.fold.conversation.messages) {
+      if (message.role === "user") continue
+      for (const part of message.parts) if (!isComplete(part, message)) this.learn(part, message)
+    }
+    this.order = new Set(this.ids())
+  }
+
+  /** The conversation, in which the parts of messages that were complete at the start are missing. */
+  get conversation(): Conversation {
+    return this.fold.conversation
+  }
+
+  /** The starts of what is in progress, without content. */
+  begin(): ReadonlyArray<AgUiEvent> {
+    for (const [part, known] of this.known) {
+      if (!("inProgress" in part)) continue
+      if (part.type === "text" || part.type === "reasoning") this.startText(part, known)
+      else if (part.type === "tool" && !known.isWritten) this.startTool(part, known)
+      else if (part.type === "step") this.startStep(part, known)
+      else if (part.type === "subagent") this.startSubagent(part, known)
+    }
+    return this.take()
+  }
+
+  /** The events that the next event of the session becomes. */
+  add(event: SessionEvent): ReadonlyArray<AgUiEvent> {
+    const { fold } = this
+    fold.touched = undefined
+    Fold.add(fold, event)
+    const part = fold.touched as Part | undefined
+    const isUsual = isDelta(event) && part !== undefined && this.known.has(part)
+    if (!isUsual) this.endComplete(part)
+    if (event.type === "turn_started" && event.content !== undefined) this.user(event)
+    if (part !== undefined) this.change(part, event)
+    if (!isUsual) this.endComplete(undefined)
+    if (event.type === "state_snapshot") this.events.push({ type: "STATE_SNAPSHOT", snapshot: event.state })
+    else if (event.type === "state_delta" && isPatch(event.patch)) {
+      this.events.push({ type: "STATE_DELTA", delta: event.patch })
+    } else if (event.type === "state_delta" || customTypes.has(event.type)) this.events.push(custom(event))
+    return this.take()
+  }
+
+  /** The ends of what is in progress, before the end of the run. */
+  end(): ReadonlyArray<AgUiEvent> {
+    for (const [part, known] of this.known) this.close(part, known)
+    return this.take()
+  }
+
+  /** Whether the messages of the client differ from the projection, in a text or in their order. */
+  get needsSnapshot(): boolean {
+    const order = [...this.order]
+    return this.isDifferent || this.ids().some((id, at) => id !== order[at])
+  }
+
+  private ids(): ReadonlyArray<string> {
+    return Messages.messagesOf(this.conversation, this.names).flatMap(({ id, role }) => (role === "tool" ? [] : [id]))
+  }
+
+  private take(): ReadonlyArray<AgUiEvent> {
+    const { events } = this
+    this.events = []
+    return events
+  }
+
+  private learn(part: Part, message: AgentMessage | undefined): Known {
+    const isTool = part.type === "tool"
+    const known: Known = {
+      message,
+      isOpen: false,
+      isWritten: isTool && "args" in part,
+      text: isTool ? Messages.argumentsOf(part) : part.type === "text" || part.type === "reasoning" ? part.text : "",
+      name: isTool ? part.name : ""
+    }
+    this.known.set(part, known)
+    return known
+  }
+
+  /** What the client knows of a part: nothing if the event has started it. */
+  private knownOf(part: Part): Known {
+    const known = this.known.get(part)
+    if (known !== undefined) return known
+    const message = this.conversation.messages.findLast(
+      (message): message is AgentMessage => message.role === "agent" && message.parts.at(-1) === part
+    )
+    return Object.assign(this.learn(part, message), { isWritten: false, text: "" })
+  }
+
+  private user(event: Extract<SessionEvent, { readonly type: "turn_started" }>): void {
+    const results = Messages.resultsIn(given({ clientMessageId: event.clientMessageId, text: event.content ?? "" }))
+    for (const { content, id, toolCallId } of results ?? []) {
+      this.events.push({ type: "TOOL_CALL_RESULT", messageId: id, toolCallId, role: "tool", content })
+    }
+    if (results !== undefined) return
+    const messageId = this.names.user(event)
+    if (this.order.has(messageId)) return
+    this.order.add(messageId)
+    this.events.push(
+      { type: "TEXT_MESSAGE_START", messageId, role: "user" },
+      { type: "TEXT_MESSAGE_CONTENT", messageId, delta: event.content ?? "" },
+      { type: "TEXT_MESSAGE_END", messageId }
+    )
+  }
+
+  private change(part: Part, event: SessionEvent): void {
+    switch (part.type) {
+      case "text":
+      case "reasoning":
+        return this.text(part, event)
+      case "tool":
+        return this.tool(part, event)
+      case "plan":
+        return this.plan(part)
+      case "step": {
+        const known = this.knownOf(part)
+        if (!known.isOpen) this.startStep(part, known)
+        return
+      }
+      case "subagent": {
+        const known = this.knownOf(part)
+        if (!known.isOpen) this.startSubagent(part, known)
+      }
+    }
+  }
+
+  private text(part: TextPart, event: SessionEvent): void {
+    const known = this.knownOf(part)
+    if (!known.isOpen) this.startText(part, known)
+    const messageId = this.names.message(part)
+    let delta: string | undefined
+    if (event.type === "text_delta" || event.type === "thinking_delta") delta = event.text
+    else if (part.text.startsWith(known.text)) delta = part.text.slice(known.text.length)
+    known.text = part.text
+    if (delta === undefined) this.isDifferent = true
+    else if (delta !== "") {
+      const type = part.type === "text" ? "TEXT_MESSAGE_CONTENT" : "REASONING_MESSAGE_CONTENT"
+      this.events.push({ type, messageId, delta })
+    }
+  }
+
+  private startText(part: TextPart, known: Known): void {
+    const messageId = this.names.message(part)
+    known.isOpen = true
+    this.order.add(messageId)
+    if (part.type === "text") this.events.push({ type: "TEXT_MESSAGE_START", messageId, role: "assistant" })
+    else {
+      this.events.push(
+        { type: "REASONING_START", messageId },
+        { type: "REASONING_MESSAGE_START", messageId, role: "reasoning" }
+      )
+    }
+  }
+
+  private tool(part: ToolPart, event: SessionEvent): void {
+    const known = this.knownOf(part)
+    const isWriting = event.type === "tool_call_delta" && !("args" in part)
+    // A second start gives a call another name.
+    const isRenamed = known.name !== part.name
+    if (isRenamed) this.endTool(part, known)
+    if (!known.isOpen && (isRenamed || isWriting || !known.isWritten)) this.startTool(part, known)
+    if (isWriting) {
+      known.text += event.text
+      this.events.push({ type: "TOOL_CALL_ARGS", toolCallId: this.names.call(part), delta: event.text })
+    }
+    const result = Messages.resultOf(part)
+    if (event.type === "tool_call" || result !== undefined) this.completeTool(part, known)
+    if (result === undefined) return
+    this.known.delete(part)
+    this.events.push({
+      type: "TOOL_CALL_RESULT",
+      messageId: this.names.result(part),
+      toolCallId: this.names.call(part),
+      role: "tool",
+      ...result
+    })
+  }
+
+  private startTool(part: ToolPart, known: Known): void {
+    const parentMessageId = this.names.message(part)
+    known.isOpen = true
+    known.isWritten = false
+    known.name = part.name
+    this.order.add(parentMessageId)
+    this.events.push({
+      type: "TOOL_CALL_START",
+      toolCallId: this.names.call(part),
+      toolCallName: part.name,
+      parentMessageId
+    })
+  }
+
+  /** Sends what is missing of a call whose arguments are complete. */
+  private completeTool(part: ToolPart, known: Known): void {
+    const toolCallId = this.names.call(part)
+    const text = Messages.argumentsOf(part)
+    if (known.isOpen && text.startsWith(known.text)) {
+      const delta = text.slice(known.text.length)
+      if (delta !== "") this.events.push({ type: "TOOL_CALL_ARGS", toolCallId, delta })
+    } else if (!Messages.isSameJson(known.text, text)) this.isDifferent = true
+    known.text = text
+    this.endTool(part, known)
+    known.isWritten = true
+  }
+
+  private endTool(part: ToolPart, known: Known): void {
+    if (known.isOpen) this.events.push({ type: "TOOL_CALL_END", toolCallId: this.names.call(part) })
+    known.isOpen = false
+  }
+
+  private plan(part: PlanPart): void {
+    const messageId = this.names.message(part)
+    this.order.add(messageId)
+    const content = { plan: part.plan ?? null }
+    this.events.push({ type: "ACTIVITY_SNAPSHOT", messageId, activityType: Messages.planActivity, content })
+  }
+
+  /** The client refuses two open steps of one name. */
+  private startStep(part: StepPart, known: Known): void {
+    const title = part.title ?? part.stepId
+    known.name = [title, `${title} (${part.stepId})`].find(name => !this.steps.has(name)) ?? `${title} (${part.seq})`
+    known.isOpen = true
+    this.steps.add(known.name)
+    this.events.push({ type: "STEP_STARTED", stepName: known.name })
+  }
+
+  /** The client refuses a second subagent with the same id. */
+  private startSubagent(part: SubagentPart, known: Known): void {
+    const { agentType, subagentId, task } = part
+    known.name = this.subagents.has(subagentId) ? `${subagentId}-${this.names.message(part)}` : subagentId
+    known.isOpen = true
+    this.subagents.add(known.name)
+    const members = { subagentRunId: known.name, name: agentType ?? "subagent", description: task }
+    this.events.push({ type: "SUBAGENT_STARTED", ...given(members as { subagentRunId: string; name: string }) })
+  }
+
+  private endComplete(except: Part | undefined): void {
+    for (const [part, known] of this.known) {
+      if (part === except || !isComplete(part, known.message)) continue
+      this.close(part, known)
+      this.known.delete(part)
+    }
+  }
+
+  private close(part: Part, known: Known): void {
+    if (!known.isOpen) return
+    known.isOpen = false
+    const messageId = this.names.message(part)
+    switch (part.type) {
+      case "text":
+        this.events.push({ type: "TEXT_MESSAGE_END", messageId })
+        return
+      case "reasoning":
+        this.events.push({ type: "REASONING_MESSAGE_END", messageId }, { type: "REASONING_END", messageId })
+        return
+      case "tool":
+        this.events.push({ type: "TOOL_CALL_END", toolCallId: this.names.call(part) })
+        return
+      case "step":
+        this.steps.delete(known.name)
+        this.events.push({ type: "STEP_FINISHED", stepName: known.name })
+        return
+      case "subagent": {
+        const result = part.result ?? undefined
+        const members = result === undefined ? {} : { result }
+        this.events.push({ type: "SUBAGENT_FINISHED", subagentRunId: known.name, ...members })
+      }
+    }
+  }
+}

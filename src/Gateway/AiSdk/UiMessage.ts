@@ -1,0 +1,363 @@
+/**
+ * A conversation as messages of the AI SDK (`UIMessage` of its version 7). Pure, and without the package itself.
+ *
+ * The agent's message of a turn is one message, whose id is the turn's. An answered question ends it: the answer is a
+ * message of the user, and what follows is another message.
+ */
+import type {
+  AgentMessage,
+  Conversation,
+  Failure,
+  Part,
+  RequestPart,
+  TextPart,
+  ToolPart,
+  Usage,
+  UserMessage
+} from "../../Client/Conversation/Conversation.ts"
+
+/** What this service says about a message. */
+export interface Metadata {
+  /** Epoch milliseconds. */
+  readonly createdAt: number
+  readonly turnId?: string
+  /** The author of a user's message: the claim `sub` of the token. */
+  readonly sub?: string
+  /** How the turn ended. Absent while it runs. */
+  readonly status?: "completed" | "failed" | "interrupted"
+  readonly error?: Failure
+  /** Why the turn was interrupted. */
+  readonly reason?: string
+  /** The usage of the turn, once it has ended. */
+  readonly usage?: Usage
+}
+
+export interface TextUiPart {
+  readonly type: "text"
+  readonly text: string
+  readonly state: "streaming" | "done"
+}
+
+export interface ReasoningUiPart {
+  readonly type: "reasoning"
+  readonly id: string
+  readonly text: string
+  readonly state: "streaming" | "done"
+}
+
+/** An approval of a tool call. */
+export interface Approval {
+  readonly id: string
+  readonly descriptor?: unknown
+  readonly requestReason?: string
+  /** Absent while a person is asked. */
+  readonly approved?: boolean
+  readonly reason?: string
+}
+
+/** A call of a tool. The agent runs all tools, so that the client runs none. */
+export interface ToolUiPart {
+  readonly type: "dynamic-tool"
+  readonly toolName: string
+  readonly toolCallId: string
+  readonly providerExecuted: true
+  readonly state:
+    | "input-streaming"
+    | "input-available"
+    | "approval-requested"
+    | "approval-responded"
+    | "output-available"
+    | "output-error"
+    | "output-denied"
+  /** The arguments as far as they are written, if `state` is `input-streaming`. */
+  readonly rawInput?: string
+  readonly input?: unknown
+  readonly output?: unknown
+  readonly errorText?: string
+  readonly approval?: Approval
+}
+
+export interface DataUiPart {
+  readonly type: `data-${string}`
+  /** Unique in the session. */
+  readonly id: string
+  readonly data: unknown
+}
+
+export type UiPart = TextUiPart | ReasoningUiPart | ToolUiPart | DataUiPart
+
+/** A message of the AI SDK. */
+export interface UiMessage {
+  readonly id: string
+  readonly role: "user" | "assistant"
+  readonly metadata: Metadata
+  readonly parts: ReadonlyArray<UiPart>
+}
+
+/** Maximum characters of a terminal's output: the end. Each change sends all of them. */
+const outputCharacters = 8192
+
+/** What may be a name that the package refuses. */
+const suspect = /__proto__|constructor/
+
+const isPrototype = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && Object.hasOwn(value, "prototype")
+
+/** A value without the members for which the package refuses the whole stream (`secureJsonParse`). */
+const safe = (value: unknown): unknown => {
+  const text = JSON.stringify(value)
+  if (text === undefined || !suspect.test(text)) return value
+  return JSON.parse(text, (name, member) =>
+    name === "__proto__" || (name === "constructor" && isPrototype(member)) ? undefined : member
+  )
+}
+
+/** A text of arguments as a value; the text itself if it is not JSON. */
+const parsed = (text: string): unknown => {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+const inputOf = ({ args, argsText }: ToolPart): unknown =>
+  args !== undefined ? args : argsText === undefined ? {} : parsed(argsText)
+
+const noAnswer = "The turn ended without an answer"
+
+const approvalOf = ({ approvalId, request }: Shown, descriptor: unknown): Approval | undefined => {
+  if (request === undefined) return undefined
+  const { approved = false, description, reason, status } = request
+  return {
+    id: approvalId,
+    ...(descriptor === undefined || descriptor === null ? {} : { descriptor }),
+    ...(description !== undefined && { requestReason: description }),
+    ...(status === "answered" && { approved, ...(reason !== undefined && { reason }) }),
+    ...(status === "expired" && { approved: false, reason: noAnswer })
+  }
+}
+
+/** A tool call with the request for its approval. `isEnded` is whether its turn has ended. */
+const toolUi = (tool: ToolPart, shown: Shown, isEnded: boolean): ToolUiPart => {
+  const { request, toolCallId } = shown
+  const call = { type: "dynamic-tool", toolName: tool.name, toolCallId, providerExecuted: true } as const
+  const approval = approvalOf(shown, safe(request?.details))
+  const hasEnded = isEnded || tool.error !== undefined || tool.result !== undefined
+  if (!hasEnded && request === undefined && tool.args === undefined) {
+    return { ...call, state: "input-streaming", ...(tool.argsText && { rawInput: tool.argsText }) }
+  }
+  const written = { ...call, input: safe(inputOf(tool)) }
+  const isDenied = approval?.approved === false
+  // A denial is final, whatever the agent says of the call.
+  if (isDenied && request?.status === "answered") return { ...written, state: "output-denied", approval }
+  const approved = approval?.approved === true && { approval }
+  if (tool.error !== undefined) {
+    return { ...written, state: "output-error", errorText: tool.error.message, ...approved }
+  }
+  if (tool.result !== undefined)
+    return { ...written, state: "output-available", output: safe(tool.result), ...approved }
+  if (isEnded && isDenied) return { ...written, state: "output-denied", approval }
+  if (isEnded) return { ...written, state: "output-error", errorText: "The turn ended before the tool", ...approved }
+  if (approval === undefined) return { ...written, state: "input-available" }
+  return { ...written, state: approved ? "approval-responded" : "approval-requested", approval }
+}
+
+/** The call that stands for a request for approval that names none. It ends with its approval. */
+const inventedUi = (shown: Shown, { details = {}, status, title }: RequestPart): ToolUiPart => {
+  const { toolCallId } = shown
+  const approval = approvalOf(shown, undefined)!
+  const call = { type: "dynamic-tool", toolName: title, toolCallId, providerExecuted: true } as const
+  const written = { ...call, input: safe(details), approval }
+  if (status === "pending") return { ...written, state: "approval-requested" }
+  return approval.approved === true
+    ? { ...written, state: "output-available", output: { approved: true } }
+    : { ...written, state: "output-denied" }
+}
+
+const textUi = (part: TextPart, isStreaming: boolean): TextUiPart | ReasoningUiPart => {
+  const state = isStreaming ? "streaming" : "done"
+  const { text } = part
+  return part.type === "text" ? { type: "text", text, state } : { type: "reasoning", id: String(part.seq), text, state }
+}
+
+const dataUi = (part: Exclude<Part, TextPart | ToolPart>): DataUiPart => {
+  const { seq, timestamp, type, ...data } = part
+  const shown =
+    part.type === "terminal" ? { ...data, output: part.output.slice(-outputCharacters).toWellFormed() } : data
+  return { type: `data-${type.replaceAll("_", "-")}`, id: String(seq), data: safe(shown) }
+}
+
+/** The id of the call that a request for approval names. */
+const namedCall = ({ details }: RequestPart): string | undefined => {
+  if (typeof details !== "object" || details === null) return undefined
+  const { callId, toolCallId } = details as { readonly callId?: unknown; readonly toolCallId?: unknown }
+  const id = toolCallId ?? callId
+  return typeof id === "string" ? id : undefined
+}
+
+/** A part of a message that is shown, with what it is made of. */
+export interface Shown {
+  /** Unique in the session, and the same each time. */
+  readonly key: string
+  readonly part: Part
+  /** Of a tool call, or of the call that stands for a request. */
+  readonly toolCallId: string
+  /** The request for the approval of a call, and its id. */
+  request: RequestPart | undefined
+  approvalId: string
+}
+
+/**
+ * The parts of one message in order. They are added one by one, so that a message in progress is continued without
+ * looking at all of it again.
+ */
+export class Parts {
+  private readonly calls = new Map<string, Shown>()
+  private readonly ids = new Set<string>()
+
+  /** Adds a part. It is shown as the part that is returned, which may be an earlier one. */
+  add(part: Part): Shown {
+    const key = String(part.seq)
+    const approvalId = part.type === "approval" ? this.unique(part.requestId, key) : ""
+    if (part.type === "approval") {
+      const call = this.calls.get(namedCall(part) ?? "")
+      if (call !== undefined) return Object.assign(call, { request: part, approvalId })
+    }
+    const call = part.type === "tool" ? part.callId : part.type === "approval" ? `approval-${part.requestId}` : ""
+    const toolCallId = call === "" ? "" : this.unique(`call ${call}`, key).slice(5)
+    const shown = { key, part, toolCallId, request: part.type === "approval" ? part : undefined, approvalId }
+    if (part.type === "tool") this.calls.set(part.callId, shown)
+    return shown
+  }
+
+  /** An id that no other part of the message has: some agents use ids again. */
+  private unique(id: string, key: string): string {
+    const free = this.ids.has(id) ? `${id}-${key}` : id
+    this.ids.add(free)
+    return free
+  }
+}
+
+/** What a part is shown as. `isLast` is whether no other part has started after it. */
+export const uiOf = (shown: Shown, status: AgentMessage["status"], isLast: boolean): UiPart => {
+  const { part } = shown
+  switch (part.type) {
+    case "text":
+    case "reasoning":
+      // A text without an id continues until another part begins.
+      return textUi(part, part.inProgress === true || (part.id === undefined && isLast && status === "running"))
+    case "tool":
+      return toolUi(part, shown, status !== undefined && status !== "running")
+    case "approval":
+      return inventedUi(shown, shown.request ?? part)
+    default:
+      return dataUi(part)
+  }
+}
+
+/** A message of the agent, or the part of it that follows an answered question. */
+export interface Segment {
+  readonly id: string
+  /** Epoch milliseconds. */
+  readonly createdAt: number
+  /** The first of the message's parts, by index, and the one after the last. */
+  readonly from: number
+  readonly to: number
+}
+
+const isAnswered = (part: Part): part is RequestPart => part.type === "question" && part.status === "answered"
+
+/** The id of an agent's message. */
+const idOf = ({ seq, turnId }: AgentMessage): string => turnId ?? `events-${seq}`
+
+/** The messages that an agent's message is shown as. */
+export const segmentsOf = (message: AgentMessage): ReadonlyArray<Segment> => {
+  const { parts, timestamp } = message
+  const segments: Array<Segment> = []
+  let begun = { id: idOf(message), createdAt: timestamp, from: 0 }
+  parts.forEach((part, index) => {
+    if (!isAnswered(part)) return
+    segments.push({ ...begun, to: index + 1 })
+    begun = { id: `${idOf(message)}/${part.seq}`, createdAt: part.timestamp, from: index + 1 }
+  })
+  segments.push({ ...begun, to: parts.length })
+  return segments
+}
+
+/** The message that follows a question, which may not be answered yet; the last one if there is no such question. */
+export const segmentAfter = (message: AgentMessage, seq: number): Segment => {
+  const index = message.parts.findIndex(part => part.type === "question" && part.seq === seq)
+  if (index < 0) return segmentsOf(message).at(-1)!
+  const createdAt = message.parts[index]!.timestamp
+  return { id: `${idOf(message)}/${seq}`, createdAt, from: index + 1, to: message.parts.length }
+}
+
+/** The metadata that the start of a message has. */
+export const startOf = ({ turnId }: AgentMessage, { createdAt }: Pick<Segment, "createdAt">): Metadata =>
+  turnId === undefined ? { createdAt } : { createdAt, turnId }
+
+/** The metadata that the end of a turn adds. */
+export const endOf = ({ error, reason, status, usage }: AgentMessage): Omit<Metadata, "createdAt" | "turnId"> =>
+  status === undefined || status === "running"
+    ? {}
+    : {
+        status,
+        ...(error !== undefined && { error }),
+        ...(reason !== undefined && { reason }),
+        ...(usage !== undefined && { usage })
+      }
+
+/** The parts of a segment. */
+export const partsOf = (message: AgentMessage, { from, to }: Pick<Segment, "from" | "to">): ReadonlyArray<UiPart> => {
+  const parts = new Parts()
+  const shown = new Set<Shown>()
+  for (const part of message.parts.slice(from, to)) shown.add(parts.add(part))
+  const last = message.parts.at(-1)
+  return [...shown].map(each => uiOf(each, message.status, each.part === last))
+}
+
+/** The id of the user's message that starts a turn, and that of the answer to a question. */
+export const userIdOf = ({ clientMessageId, turnId }: UserMessage): string => clientMessageId ?? `${turnId}/message`
+export const answerIdOf = (message: AgentMessage, { seq }: RequestPart): string => `${idOf(message)}/${seq}/answer`
+
+const agentMessages = (message: AgentMessage): ReadonlyArray<UiMessage> => {
+  const segments = segmentsOf(message)
+  return segments.flatMap((segment, index): ReadonlyArray<UiMessage> => {
+    const isLast = index === segments.length - 1
+    const metadata = { ...startOf(message, segment), ...(isLast && endOf(message)) }
+    const parts = partsOf(message, segment)
+    // A turn that has shown nothing yet is no message.
+    const shown: ReadonlyArray<UiMessage> =
+      parts.length === 0 && (metadata.status ?? "completed") === "completed"
+        ? []
+        : [{ id: segment.id, role: "assistant", metadata, parts }]
+    if (isLast) return shown
+    const question = message.parts[segment.to - 1] as RequestPart
+    const { answer, timestamp } = question
+    return [
+      ...shown,
+      userMessage(answerIdOf(message, question), answerText(answer), startOf(message, { createdAt: timestamp }))
+    ]
+  })
+}
+
+/** The text of an answer to a question. */
+export const answerText = (answer: unknown): string =>
+  typeof answer === "string" ? answer : JSON.stringify(answer ?? null)
+
+const userMessage = (id: string, text: string, metadata: Metadata): UiMessage => ({
+  id,
+  role: "user",
+  metadata,
+  parts: [{ type: "text", text, state: "done" }]
+})
+
+/** The messages of a conversation. */
+export const messagesOf = ({ messages }: Conversation): ReadonlyArray<UiMessage> =>
+  messages.flatMap(message => {
+    if (message.role === "agent") return agentMessages(message)
+    const { sub, text, timestamp, turnId } = message
+    const metadata = { createdAt: timestamp, turnId, ...(sub !== undefined && { sub }) }
+    return [userMessage(userIdOf(message), text, metadata)]
+  })
