@@ -2,7 +2,7 @@
  * Supervision of background fibers and finalizers. A background fiber that ends is logged and restarted. Of work that
  * fails for a while, the first failure and the recovery are logged. A finalizer has a timeout.
  */
-import { Cause, Duration, Effect, Exit, Option, Schedule, type Scope } from "effect"
+import { Cause, Duration, Effect, Exit, type Fiber, FiberId, Option, Schedule, Scope } from "effect"
 import { Backoff } from "./Time/Backoff.ts"
 import * as Monotonic from "./Time/Monotonic.ts"
 
@@ -32,19 +32,52 @@ export const forever = <E, R>(name: string, work: Effect.Effect<unknown, E, R>):
   return Effect.suspend(() => run(new Backoff(pauses.first, pauses.longest)))
 }
 
-/** Runs `work` in the current scope as `forever` does. */
-export const forkScoped = <E, R>(
-  name: string,
-  work: Effect.Effect<unknown, E, R>
-): Effect.Effect<void, never, R | Scope.Scope> =>
-  Effect.asVoid(Effect.forkScoped(Effect.interruptible(forever(name, work))))
+/** Milliseconds between two interruptions of the same fiber. */
+const interruptInterval = 100
+
+/**
+ * Interrupts a fiber and waits for its end. The interruption is repeated: Effect 3.22 loses one that arrives while the
+ * fiber runs a finalizer of a scope that has several, and a fiber that goes on after that, as a loop does, would never
+ * end.
+ */
+const interruptUntilEnded = <A, E>(fiber: Fiber.RuntimeFiber<A, E>): Effect.Effect<void> =>
+  Effect.async(resume => {
+    const interrupt = (): void => fiber.unsafeInterruptAsFork(FiberId.none)
+    const timer = setInterval(interrupt, interruptInterval)
+    fiber.addObserver(() => {
+      clearInterval(timer)
+      resume(Effect.void)
+    })
+    interrupt()
+  })
+
+/** Runs `work` in a fiber, which the end of `scope` interrupts for certain, and awaits. */
+export const forkUntilClosed = <A, E, R>(
+  work: Effect.Effect<A, E, R>,
+  scope: Scope.Scope
+): Effect.Effect<void, never, R> =>
+  Effect.uninterruptible(
+    Effect.flatMap(Effect.forkDaemon(Effect.interruptible(work)), fiber =>
+      Scope.addFinalizer(
+        scope,
+        // The work may close the scope itself.
+        Effect.fiberIdWith(id => (id === fiber.id() ? Effect.void : interruptUntilEnded(fiber)))
+      )
+    )
+  )
 
 /** Runs `work` in `scope` as `forever` does. */
 export const forkIn = <E, R>(
   name: string,
   work: Effect.Effect<unknown, E, R>,
   scope: Scope.Scope
-): Effect.Effect<void, never, R> => Effect.asVoid(Effect.forkIn(Effect.interruptible(forever(name, work)), scope))
+): Effect.Effect<void, never, R> => forkUntilClosed(forever(name, work), scope)
+
+/** Runs `work` in the current scope as `forever` does. */
+export const forkScoped = <E, R>(
+  name: string,
+  work: Effect.Effect<unknown, E, R>
+): Effect.Effect<void, never, R | Scope.Scope> => Effect.flatMap(Effect.scope, scope => forkIn(name, work, scope))
 
 /**
  * Runs `work` for at most `limit`, also within a finalizer, which is otherwise uninterruptible. At the limit `work` is

@@ -48,6 +48,28 @@ describe("supervised background work", () => {
     }).pipe(Effect.provide(silent))
   )
 
+  // By the clock of the system, as finalizers wait for other processes.
+  it.live("ends with its scope, also while it runs the finalizers of its own", () =>
+    Effect.gen(function* () {
+      const closing = yield* Deferred.make<void>()
+      const isOpen = yield* Effect.makeLatch(false)
+      const resource = Effect.addFinalizer(() => Effect.zipRight(Deferred.succeed(closing, undefined), isOpen.await))
+      const work = Effect.scoped(
+        Effect.zipRight(
+          resource,
+          Effect.addFinalizer(() => Effect.void)
+        )
+      )
+      const scope = yield* Scope.make()
+      yield* Supervision.forkIn("test", Effect.zipRight(work, Effect.never), scope)
+      yield* Deferred.await(closing)
+      const ended = yield* Effect.fork(Scope.close(scope, Exit.void))
+      yield* Effect.yieldNow()
+      yield* isOpen.open
+      yield* Fiber.join(ended)
+    }).pipe(Effect.provide(silent))
+  )
+
   it.effect("ends with its scope", () =>
     Effect.gen(function* () {
       let runs = 0

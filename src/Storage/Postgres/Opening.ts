@@ -254,6 +254,6 @@ export const whenAvailable = (
     )
     // Not interrupted at the timeout: in the server, an attempt would continue until the end of its statement, with the
     // locks of a migration, and the next one would do all of it again.
-    yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(first, end)))
+    yield* Supervision.forkUntilClosed(Effect.zipRight(first, end), yield* Effect.scope)
     yield* Effect.raceFirst(Deferred.await(start), Effect.delay(end, startTimeout))
   })
