@@ -212,11 +212,11 @@ const poll = (
           Effect.as(Effect.delay(Effect.void, yield* waitOf(expiresAt)), "time" as const)
         ])
       : "events"
-    if (wake === "lost") return yield* gone()
     const random = yield* Random.next
     const now = yield* Clock.currentTimeMillis
     const cursor = new DurableStream.Cursor(now, last, () => random).at(now)
     if (wake !== "events") {
+      // If the session was evicted or has moved, nothing is lost; otherwise the next poll is 410.
       const offset = DurableStream.offsetOf({ epoch: subscription.epoch, seq: beginning.after })
       const end = { offset, isUpToDate: true, isClosed: wake === "deleted", cursor }
       return Reply.empty(204, { ...DurableStream.headersOf(end), ...uncached })

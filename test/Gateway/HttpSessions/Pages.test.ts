@@ -26,7 +26,8 @@ const answers = (
     after: number,
     subscriber: Subscriber
   ) => { readonly frames: ReadonlyArray<Frame>; readonly trimmedSeq: number },
-  get: Effect.Effect<unknown, SessionNotFound> = Effect.void
+  get: Effect.Effect<unknown, SessionNotFound> = Effect.void,
+  onSubscribed: (subscriber: Subscriber) => void = () => {}
 ) =>
   Effect.map(
     Events.make,
@@ -55,13 +56,16 @@ const answers = (
           sessions: {
             get: () => get,
             subscribe: (_: unknown, __: unknown, subscriber: Subscriber) =>
-              Effect.succeed({
-                epoch: "e",
-                headSeq,
-                trimmedSeq: 0,
-                publishedSeq: () => headSeq,
-                read: (after: number) => Effect.sync(() => read(after, subscriber))
-              } as Partial<Subscription> as Subscription)
+              Effect.sync(() => {
+                onSubscribed(subscriber)
+                return {
+                  epoch: "e",
+                  headSeq,
+                  trimmedSeq: 0,
+                  publishedSeq: () => headSeq,
+                  read: (after: number) => Effect.sync(() => read(after, subscriber))
+                } as Partial<Subscription> as Subscription
+              })
           }
         } as unknown as ClientsShape)
       )
@@ -129,5 +133,15 @@ it.scoped("a session that is deleted while a client's next events are read has e
     isDeleted = true
     const ended = yield* Effect.flatten(ask(first.headers["stream-next-offset"], "long-poll"))
     expect(ended).toMatchObject({ status: 204, headers: { "stream-closed": "true" } })
+  })
+)
+
+it.scoped("a poll whose session is evicted or moves to another node ends without events: nothing is lost", () =>
+  Effect.gen(function* () {
+    const evict = (subscriber: Subscriber) => subscriber.onLost()
+    const ask = yield* answers(30, () => ({ frames: [], trimmedSeq: 0 }), Effect.void, evict)
+    const offset = offsetOf({ epoch: "e", seq: 30 })
+    const ended = yield* Effect.flatten(ask(offset, "long-poll"))
+    expect(ended).toMatchObject({ status: 204, headers: { "stream-next-offset": offset } })
   })
 )
