@@ -209,6 +209,16 @@ describe("requests", () => {
     }
   })
 
+  it.each([
+    ["subscribe", "untilSeq", -1, "must be a whole number from 0 on"],
+    ["subscribe", "beforeSeq", 1.5, "must be a whole number"],
+    ["subscribe", "afterSeq", 2 ** 53, "must be a whole number"],
+    ["list_sessions", "order", "age", "must be created or activity"]
+  ] as const)("%s says what %s must be", (type, name, value, message) => {
+    const frame = { ...Examples.requests[type], [name]: value }
+    expect(refusal(frame)?.message).toBe(`Invalid request: ${name}: ${message}`)
+  })
+
   it("ignores unknown members", () => {
     const request = decodeRequest('{"type":"ping","id":"1","colour":"red","__proto__":{"id":"2"}}')
     expect(Either.getOrThrow(request)).toStrictEqual({ type: "ping", id: "1" })

@@ -17,7 +17,9 @@ export const schemaName = (type: string, kind: string): string =>
 // Schema.Int and Schema.Finite have identifiers, which generated documents would refer to.
 
 /** A whole number, also a negative one. */
-export const Integer = Schema.Number.pipe(Schema.int({ description: "A whole number." }))
+export const Integer = Schema.Number.pipe(
+  Schema.int({ description: "A whole number.", message: () => "must be a whole number" })
+)
 
 /** A number other than NaN and the infinities. */
 export const Finite = Schema.Number.pipe(Schema.finite({ description: "A number." }))
@@ -32,7 +34,9 @@ const text = (min: number, max: number) =>
   )
 
 /** A whole number from 0. */
-export const Count = Integer.pipe(Schema.nonNegative({ description: "A whole number from 0 on." }))
+export const Count = Integer.pipe(
+  Schema.nonNegative({ description: "A whole number from 0 on.", message: () => "must be a whole number from 0 on" })
+)
 
 /** A time in whole epoch milliseconds. */
 export const Timestamp = Count.annotations({ description: "Epoch milliseconds." })

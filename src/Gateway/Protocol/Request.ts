@@ -42,7 +42,9 @@ const clientMessageId = optional(
 
 /** The order of a list. */
 export const ListOrder = described(
-  Schema.Literal("created", "activity"),
+  Schema.Literal("created", "activity").annotations({
+    message: () => ({ message: "must be created or activity", override: true })
+  }),
   "`created`, the default: the newest session first. `activity`: the session first that was last active."
 )
 
