@@ -114,6 +114,10 @@ export const headersOf = ({ cursor, isClosed, isUpToDate, offset }: End): Readon
 /** The entity tag of an answer with the events after an offset. */
 export const etagOf = (from: string, { isClosed, offset }: End): string => `"${from}:${offset}${isClosed ? ":c" : ""}"`
 
+/** Whether a client has the answer with a tag, by its `If-None-Match` (RFC 9110, 13.1.2): proxies make tags weak. */
+export const isKnown = (ifNoneMatch: string | undefined, etag: string): boolean =>
+  ifNoneMatch?.split(",").some(tag => ["*", etag, `W/${etag}`].includes(tag.trim())) === true
+
 /** The `control` event after data, or at the start of a stream that is up to date. No part of it has to be escaped. */
 export const controlEvent = ({ cursor, isClosed, isUpToDate, offset }: End): string =>
   `event: control\ndata: {"streamNextOffset":"${offset}"${

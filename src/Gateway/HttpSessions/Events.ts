@@ -152,7 +152,9 @@ const reply = (
 ): Reply.Reply => {
   const etag = DurableStream.etagOf(from, end)
   const all = { ...DurableStream.headersOf(end), ...headers, etag }
-  return ifNoneMatch === etag ? Reply.empty(304, all) : Reply.json(DurableStream.arrayOf(events), all)
+  return DurableStream.isKnown(ifNoneMatch, etag)
+    ? Reply.empty(304, all)
+    : Reply.json(DurableStream.arrayOf(events), all)
 }
 
 /** Answers that are not those of another time, and must not be stored. */
@@ -272,7 +274,7 @@ export const make = Effect.gen(function* () {
         return Reply.json("[]", { ...DurableStream.headersOf(head), ...uncached })
       }
       // The client has everything, so nothing has to be read.
-      const isKnown = ifNoneMatch === DurableStream.etagOf(from, head)
+      const isKnown = DurableStream.isKnown(ifNoneMatch, DurableStream.etagOf(from, head))
       const made = isKnown ? { events: [], from, end: head } : yield* read(caller.tenant)(beginning, isLost)
       return reply(made, made.end, ifNoneMatch, revalidated)
     }).pipe(Effect.scoped)
@@ -335,7 +337,7 @@ export const make = Effect.gen(function* () {
         })
         const { epoch, headSeq: seq } = subscription
         const current = tagged({ epoch, seq })
-        if (ifNoneMatch === current.etag) return Reply.empty(304, current)
+        if (DurableStream.isKnown(ifNoneMatch, current.etag)) return Reply.empty(304, current)
         const read = yield* conversations
           .read(subscription)
           .pipe(Effect.catchTags({ ...unreadable, SessionsBusy: error => Effect.fail(errorOf(error)) }))
