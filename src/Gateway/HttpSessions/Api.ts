@@ -145,6 +145,9 @@ const empty = (status: number, description: string) => HttpApiSchema.Empty(statu
 
 const done = empty(204, "It was done.")
 
+/** The errors of requests that the node of the session executes. */
+const NodeErrors = Schema.Union(NotFound.Wire, GatewayTimeout.Wire)
+
 /** The errors of requests that the agent takes part in. */
 const CallErrors = Schema.Union(NotFound.Wire, Conflict.Wire, BadGateway.Wire, GatewayTimeout.Wire)
 
@@ -169,14 +172,14 @@ export const SessionRoutes = HttpApiGroup.make("sessions")
     HttpApiEndpoint.get("get", "/sessions/:id")
       .setPath(Path)
       .addSuccess(SessionAnswer)
-      .addError(NotFound.Wire)
+      .addError(NodeErrors)
       .annotate(OpenApi.Transform, Description.get)
   )
   .add(
     HttpApiEndpoint.del("remove", "/sessions/:id")
       .setPath(Path)
       .addSuccess(done)
-      .addError(NotFound.Wire)
+      .addError(NodeErrors)
       .annotate(OpenApi.Transform, Description.remove)
   )
   .add(
@@ -192,7 +195,7 @@ export const SessionRoutes = HttpApiGroup.make("sessions")
     HttpApiEndpoint.post("stop", "/sessions/:id/stop")
       .setPath(Path)
       .addSuccess(SessionAnswer)
-      .addError(NotFound.Wire)
+      .addError(NodeErrors)
       .annotate(OpenApi.Transform, Description.stop)
   )
   .add(

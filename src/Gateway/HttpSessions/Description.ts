@@ -68,6 +68,8 @@ const tooLarge = {
 
 const notNow = (error: string) => ({
   description: "The state of the session does not allow it.",
+  // Only a 503 says when to try again.
+  headers: undefined,
   example: { error }
 })
 
@@ -92,7 +94,7 @@ const errors = {
     example: { error: "The agent platform is unavailable" }
   },
   504: {
-    description: "The agent platform did not answer in time.",
+    description: "The agent platform, or the node of the session, did not answer in time.",
     example: { error: "The session did not become active in time" }
   }
 }
@@ -107,7 +109,7 @@ export const create = operation({
     200: { description: "The session with this `id` existed.", example: { session } },
     201: { description: "The session was created.", example: { session } },
     400: { example: { error: "Invalid request: agentType: is missing" } },
-    409: { description: "The `id` cannot be used.", example: { error: "The id is that of a deleted session" } }
+    409: { ...notNow("The id is that of a deleted session"), description: "The `id` cannot be used." }
   }
 })
 
@@ -195,6 +197,8 @@ export const interrupt = withOptionalBody({
   answers: { ...errors, ...withId, 200: { ...turn, description: "The turn that is interrupted." } }
 })
 
+const conversationTag = header("The epoch of the history and the newest event.", `"${offset}"`, true)
+
 export const conversation = operation({
   operationId: "getConversation",
   summary: "Read the conversation of a session",
@@ -204,9 +208,10 @@ export const conversation = operation({
     ...withId,
     200: {
       description: "The conversation up to the newest event.",
-      headers: { ETag: header("The epoch of the history and the newest event.", `"${offset}"`, true) },
+      headers: { ETag: conversationTag },
       example: { epoch, seq: 7, trimmedSeq: 0 }
-    }
+    },
+    304: { headers: { ETag: conversationTag } }
   },
   never: [413]
 })
@@ -218,6 +223,8 @@ const streamHeaders = {
   "Stream-Cursor": header("The `cursor` of the next request, with `live`.", "3389520")
 }
 
+const tagged = { ...streamHeaders, ETag: header("The tag of the answer.", `"${offset}:7"`) }
+
 export const events = withEventStream(
   {
     operationId: "readEvents",
@@ -228,10 +235,11 @@ export const events = withEventStream(
       ...errors,
       200: {
         description: "Events in order, or the stream of them.",
-        headers: { ...streamHeaders, ETag: header("The tag of the answer.", `"${offset}:7"`) },
+        headers: tagged,
         example: [event]
       },
       204: { description: "No event came while the poll waited.", headers: streamHeaders },
+      304: { headers: tagged },
       400: { example: { error: "offset must be -1, now or the offset of an earlier answer" } },
       410: {
         description: "Events after the offset are no longer kept, or it belongs to a history that was lost.",

@@ -114,6 +114,19 @@ describe("the OpenAPI document", () => {
     }
   })
 
+  it("has for sessions what their routes answer", () => {
+    for (const { method, operation, path } of operations.filter(({ path }) => path.startsWith("/api/v1/sessions"))) {
+      const { responses } = operation
+      // Only what may be tried again says when, and that is 503.
+      expect(member(responses, "409", "headers"), `${method} ${path}`).toBeUndefined()
+      // Another node that owns the session may not answer.
+      const isForwarded = path.includes("{id}") && !/(conversation|events)$/.test(path)
+      if (isForwarded) expect(responses, `${method} ${path}`).toHaveProperty("504")
+      const unchanged = member(responses, "304")
+      if (unchanged !== undefined) expect(member(unchanged, "headers", "ETag"), path).toBeDefined()
+    }
+  })
+
   it("requires the credential except where the specification requires none", () => {
     // The operator configures whether `/metrics` requires one.
     const open = operations.filter(({ operation }) => {
