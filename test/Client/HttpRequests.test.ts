@@ -106,9 +106,9 @@ describe("over HTTP, a call", () => {
       expect(gateway.asked.length).toBe(7)
     }))
 
-  it("that was not carried out is repeated when the gateway says, whatever it does", () =>
+  it("that is idempotent is repeated when the gateway says", () =>
     withHttp(async (gateway, sessions) => {
-      const call = sessions.create("echo")
+      const call = sessions.start("s")
       ;(await gateway.request(1)).refuse(503, { "retry-after": "7" })
       await until(() => gateway.pauses.length === 1)
       expect(gateway.pauses[0]).toBeGreaterThanOrEqual(7000)
@@ -116,6 +116,17 @@ describe("over HTTP, a call", () => {
       expect(gateway.asked.length).toBe(1)
       found(await gateway.retried(1, 2))
       expect(await call).toEqual(session)
+    }))
+
+  it("that is not idempotent is not repeated after a 503: a store that is unavailable may have carried it out", () =>
+    withHttp(async (gateway, sessions) => {
+      const calls = [() => sessions.create("echo"), () => sessions.delete("s"), () => sessions.interrupt("s")]
+      for (const [index, call] of calls.entries()) {
+        const failed = failing(call())
+        ;(await gateway.request(index + 1)).refuse(503, { "retry-after": "1" })
+        expect(await failed).toBeInstanceOf(ServiceUnavailable)
+      }
+      expect(gateway.asked.length).toBe(3)
     }))
 
   const refusals: ReadonlyArray<readonly [number, string, boolean]> = [

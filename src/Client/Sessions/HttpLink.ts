@@ -10,6 +10,7 @@ import {
   ResponseError,
   ResponseTooLarge,
   refused,
+  ServiceUnavailable,
   type SessionsError
 } from "../Errors.ts"
 import type { ErrorCode, Session, SessionEvent } from "../SessionModel.ts"
@@ -194,6 +195,8 @@ export class HttpLink implements Link {
         if (!isIdempotent && mayBeDone(error)) {
           throw new AnswerLost(`There is no answer, and the request may have been carried out: ${error.message}`)
         }
+        // If the store was unavailable, it is not known whether the request was carried out.
+        if (!isIdempotent && error instanceof ServiceUnavailable) throw error
         last = error
         this.#isReached = false
         notify(onStatus, { type: "disconnected", error, retryInMs })
