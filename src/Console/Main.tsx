@@ -2,7 +2,7 @@
 import { type FunctionComponent, render } from "preact"
 import { useEffect } from "preact/hooks"
 import { Feed } from "./Feed/Feed.tsx"
-import { isDevMode, watchMetrics } from "./Overview/Metrics.ts"
+import { watchActivity } from "./Overview/Activity.ts"
 import { Overview } from "./Overview/Overview.tsx"
 import { isChecking, refusal, resume, signIn, user } from "./Service/Connection.ts"
 import { health, isReachable, isStoreReady, watchHealth } from "./Service/Health.ts"
@@ -21,7 +21,7 @@ const SignIn = () => (
     isBusy={isChecking.value}
     problem={refusal.value}
     hint={
-      isDevMode.value
+      routes.metricsJson !== undefined
         ? "Dev mode: use dev-key, or dev-agent-key to only read, unless other keys are set."
         : "Stored for this tab only."
     }
@@ -95,6 +95,11 @@ const Frame = () => {
   useEffect(() => {
     document.title = `${shown.title} · Causeway`
   }, [shown.title])
+  useEffect(() => {
+    const ended = new AbortController()
+    void watchActivity(ended.signal)
+    return () => ended.abort()
+  }, [user.value])
   const { component: Shown } = shown
   return (
     <div class="frame">
@@ -103,7 +108,7 @@ const Frame = () => {
       </button>
       <Navigation all={all} present={shown.name} />
       <main id="main" tabIndex={-1}>
-        {isReachable.value === false && (
+        {isReachable.value === false && shown.name !== "overview" && (
           <p class="banner bad" role="status">
             <Icon name="warning" /> The service does not answer. Trying again…
           </p>
@@ -118,7 +123,6 @@ const App = () => {
   useEffect(() => {
     const ended = new AbortController()
     void watchHealth(ended.signal)
-    void watchMetrics(ended.signal)
     return () => ended.abort()
   }, [])
   return user.value === undefined ? <SignIn /> : <Frame />

@@ -15,6 +15,15 @@ const systemDark = matchMedia("(prefers-color-scheme: dark)")
 /** Whether the page is dark. Plots need it, as they draw their own colors. */
 export const isDark = signal(false)
 
+const forcedColors = matchMedia("(forced-colors: active)")
+
+/** Whether the system replaces the colors of the page, as for a high contrast. */
+export const hasForcedColors = signal(forcedColors.matches)
+
+forcedColors.addEventListener("change", () => {
+  hasForcedColors.value = forcedColors.matches
+})
+
 export const applyTheme = (): void => {
   const { value } = theme
   document.documentElement.dataset.theme = value
