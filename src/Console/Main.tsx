@@ -4,14 +4,25 @@ import { useEffect } from "preact/hooks"
 import { Feed } from "./Feed/Feed.tsx"
 import { watchActivity } from "./Overview/Activity.ts"
 import { Overview } from "./Overview/Overview.tsx"
-import { isChecking, refusal, resume, signIn, user } from "./Service/Connection.ts"
+import {
+  hasSessionToken,
+  isChecking,
+  openSessions,
+  refusal,
+  resume,
+  sessions,
+  signIn,
+  user
+} from "./Service/Connection.ts"
 import { health, isReachable, isStoreReady, watchHealth } from "./Service/Health.ts"
 import { afterGuards, href, view } from "./Service/Navigation.ts"
 import { routes, signOut } from "./Service/Page.ts"
+import { maxWaiting, waitingCount, watchWaiting } from "./Sessions/SessionList.ts"
 import { SessionsView } from "./Sessions/SessionsView.tsx"
 import { StoreView } from "./Store/StoreView.tsx"
 import { Icon, IconButton, type IconName, Mark } from "./Widgets/Controls.tsx"
 import { applyTheme, SignInCard, ThemeButton } from "./Widgets/Shell.tsx"
+import { count } from "./Widgets/Text.ts"
 
 const SignIn = () => (
   <SignInCard
@@ -54,6 +65,24 @@ const statusTone = (): string => {
   return status === undefined ? "idle" : status === "ok" ? "good" : status === "degraded" ? "warn" : "bad"
 }
 
+/** The number of sessions that wait for a person. */
+const Waiting = () => {
+  const { value = 0 } = waitingCount
+  if (value === 0) return null
+  const shown = value >= maxWaiting ? `${maxWaiting}+` : count(value)
+  return (
+    <span class="badge warn nav-count" title={`${shown} waiting for you`}>
+      {shown}
+      <span class="visually-hidden"> waiting for you</span>
+    </span>
+  )
+}
+
+/** Whether the credential is likely to open sessions: a token does, and in dev mode every key. */
+const opensSessions = (): boolean =>
+  routes.gateway !== undefined &&
+  (user.value?.store === "none" || hasSessionToken.value || routes.metricsJson !== undefined)
+
 const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; readonly present: string }) => {
   const signedIn = user.value
   return (
@@ -69,6 +98,7 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
               <Icon name={icon} />
               <span>{title}</span>
               {name === "overview" && <i class={`dot ${statusTone()}`} />}
+              {name === "sessions" && <Waiting />}
             </a>
           </li>
         ))}
@@ -98,6 +128,8 @@ const Frame = () => {
   useEffect(() => {
     const ended = new AbortController()
     void watchActivity(ended.signal)
+    void watchWaiting(ended.signal)
+    if (opensSessions() && sessions.peek() === undefined) void openSessions()
     return () => ended.abort()
   }, [user.value])
   const { component: Shown } = shown

@@ -14,7 +14,8 @@ import { draftFor } from "./Drafts.ts"
 import { EventsPanel } from "./EventsPanel.tsx"
 import { FilesPanel } from "./FilesPanel.tsx"
 import { ItemView } from "./ItemView.tsx"
-import { listed, SessionFeed, toneOf } from "./SessionFeed.ts"
+import { SessionFeed, toneOf } from "./SessionFeed.ts"
+import { listed } from "./SessionList.ts"
 
 interface ComposerProps {
   readonly feed: SessionFeed
