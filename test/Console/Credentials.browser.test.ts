@@ -108,7 +108,10 @@ describeVisit("The console and its credentials", visit => {
       await page.reload()
       await page.getByRole("log").getByText("echo: hello from anna").waitFor()
       await view("Store")
-      await page.getByRole("link", { name: "tenant:acme/sessions 1" }).waitFor()
+      // What the gateway keeps in the store is hidden until somebody asks for it.
+      assert.strictEqual(await page.getByRole("link", { name: /^tenant:acme\/sessions/ }).count(), 0)
+      await page.getByLabel("1 namespace of the service").check()
+      await page.getByRole("link", { name: /^tenant:acme\/sessions/ }).waitFor()
       await view("Overview")
       await page.getByRole("img", { name: /^Requests: succeeded \d/ }).waitFor()
     })

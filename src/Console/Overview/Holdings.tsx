@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact"
 import type { FigureName, NodeActivity, TenantNumber } from "../../Operations/Activity/Model.ts"
 import { href } from "../Service/Navigation.ts"
-import { cutMiddle } from "../Widgets/Names.ts"
+import { cutMiddle } from "../Widgets/Names.tsx"
 import { bytes, count, dateAndTime, millis, short, visible } from "../Widgets/Text.ts"
 import { activity, chosenNode, histories, holdings, plottedNode } from "./Activity.ts"
 import { lastOf } from "./History.ts"

@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals"
 import { useMemo } from "preact/hooks"
 import type { FigureName } from "../../Operations/Activity/Model.ts"
-import { cutMiddle } from "../Widgets/Names.ts"
+import { cutMiddle } from "../Widgets/Names.tsx"
 import { bytes, dateAndTime, millis, short } from "../Widgets/Text.ts"
 import { activity, chosenNode, histories, plottedNode } from "./Activity.ts"
 import { lastOf, plotted } from "./History.ts"

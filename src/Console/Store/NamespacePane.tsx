@@ -1,10 +1,12 @@
 /** The first pane of the store: its namespaces, and the tenants that they belong to. */
+import { signal } from "@preact/signals"
 import type { ComponentChildren } from "preact"
 import { useState } from "preact/hooks"
 import { compare } from "../../Client/KeyOrder.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { go, href } from "../Service/Navigation.ts"
 import { Banner, Form, IconButton } from "../Widgets/Controls.tsx"
+import { isOfService } from "../Widgets/Names.tsx"
 import { SearchField, Tabs } from "../Widgets/Pane.tsx"
 import { count, counted, isolated, visible } from "../Widgets/Text.ts"
 import { RowList } from "../Widgets/VirtualList.tsx"
@@ -87,6 +89,9 @@ const withOpened = (
   return all.sort((a, b) => compare(a.namespace, b.namespace))
 }
 
+/** Whether namespaces in which the gateway keeps its sessions are listed. */
+const hasOwn = signal(false)
+
 const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonly present: string | undefined }) => {
   const [text, setText] = useState("")
   const { value: tenant } = chosenTenant
@@ -94,9 +99,13 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
   const wanted = namespaceOf(typed, tenant)
   const search = useSearch(tenant, wanted, prefix => listNamespaces({ tenant, prefix }))
   const opened = remembered.value.filter(name => tenant === undefined || partsOf(name).tenant === tenant)
-  const rows = withOpened(search.items, opened).filter(
+  const found = withOpened(search.items, opened).filter(
     ({ namespace }) => namespace.startsWith(wanted) || (!search.isRemote && titleOf(namespace, tenant).includes(typed))
   )
+  const own = found.filter(({ namespace }) => isOfService(namespace) && namespace !== present).length
+  const rows = hasOwn.value
+    ? found
+    : found.filter(({ namespace }) => !isOfService(namespace) || namespace === present || namespace === wanted)
   const isNew = wanted !== "" && !rows.some(({ namespace }) => namespace === wanted)
   return (
     <Names
@@ -121,6 +130,7 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
             title={visible(namespace)}
           >
             <NamespaceName name={namespace} tenant={tenant} />
+            {isOfService(namespace) && <span class="badge">of the service</span>}
             {entries !== undefined && <span class="row-count">{count(entries)}</span>}
           </a>
         )
@@ -146,6 +156,18 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
           </span>
           <IconButton icon="close" label="All namespaces" onClick={onAll} />
         </p>
+      )}
+      {own > 0 && (
+        <label class="check pane-note">
+          <input
+            type="checkbox"
+            checked={hasOwn.value}
+            onChange={event => {
+              hasOwn.value = event.currentTarget.checked
+            }}
+          />
+          {counted(own, "namespace", "namespaces")} of the service
+        </label>
       )}
       {isNew && (
         <a class="row" href={href("store", wanted)}>

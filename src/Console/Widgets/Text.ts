@@ -66,6 +66,12 @@ export const dateAndTime = (at: number): string => dateFormat.format(at)
 export const timeOrDate = (at: number, now = Date.now()): string =>
   new Date(at).toDateString() === new Date(now).toDateString() ? time(at) : dateAndTime(at)
 
+const shortDate = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" })
+
+/** A time for a column, with its day unless it is today: `27 Nov 12:03:10`. */
+export const shortTime = (at: number, now = Date.now()): string =>
+  new Date(at).toDateString() === new Date(now).toDateString() ? time(at) : `${shortDate.format(at)} ${time(at)}`
+
 /** The time since `at` in one unit, such as `5 min ago`. Both are epoch milliseconds. */
 export const ago = (at: number, now: number): string => {
   const seconds = Math.round((now - at) / 1000)
