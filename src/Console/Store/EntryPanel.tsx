@@ -12,6 +12,7 @@ import { ago, bytes, dateAndTime, isolated, visible } from "../Widgets/Text.ts"
 import { Diff } from "../Widgets/VisibleText.tsx"
 import { type EntryEditing, type Outcome, useEntryDraft } from "./EntryEditing.ts"
 import { History } from "./History.tsx"
+import { NewEntry } from "./NewEntry.tsx"
 import { type Expiry, isDirty, isEdited, kept, type TextEntry, textOf } from "./OpenEntry.ts"
 import { ValueTab } from "./ValueTab.tsx"
 
@@ -162,6 +163,7 @@ const OfService = ({ isUnlocked, onUnlock }: { readonly isUnlocked: boolean; rea
 
 export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const [isUnlocked, setUnlocked] = useState(false)
+  const [isCreating, setCreating] = useState(false)
   const isOwn = isOfService(namespace)
   const isEditable = canWrite.value && (!isOwn || isUnlocked)
   const editing = useEntryDraft(namespace, entryKey)
@@ -236,8 +238,14 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
           <Banner tone="bad" text={problem} />
           <p class="empty" role="status">
             {stored === "absent" ? "This entry does not exist." : problem === "" && "Loading…"}
+            {stored === "absent" && isEditable && (
+              <span class="empty-action">
+                <Button text="Create this entry" look="small" onClick={() => setCreating(true)} />
+              </span>
+            )}
           </p>
           {stored === "absent" && history}
+          {isCreating && <NewEntry namespace={namespace} initialKey={entryKey} onClose={() => setCreating(false)} />}
         </>
       )}
     </section>
