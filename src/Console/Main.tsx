@@ -4,6 +4,7 @@ import { useEffect } from "preact/hooks"
 import { Feed } from "./Feed/Feed.tsx"
 import { watchActivity } from "./Overview/Activity.ts"
 import { Overview } from "./Overview/Overview.tsx"
+import { openPalette, Palettes } from "./Palette/Palette.tsx"
 import {
   hasSessionToken,
   isChecking,
@@ -112,6 +113,7 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
             <Icon name="docs" />
           </a>
         )}
+        <IconButton icon="search" label="Go to, copy, or change (Ctrl K)" onClick={openPalette} />
         <ThemeButton />
         <IconButton icon="out" label="Sign out" onClick={() => afterGuards(signOut)} />
       </div>
@@ -146,6 +148,7 @@ const Frame = () => {
           </p>
         )}
         <Shown key={shown.name} />
+        <Palettes pages={all} />
       </main>
     </div>
   )

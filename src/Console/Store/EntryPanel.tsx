@@ -2,8 +2,10 @@
 import { type Dispatch, type StateUpdater, useMemo, useState } from "preact/hooks"
 import { format, problemOf } from "../JsonText.ts"
 import { canWrite } from "../Service/Connection.ts"
+import { ofEntry } from "../Service/Copies.ts"
 import { href, leave } from "../Service/Navigation.ts"
 import { Banner, Button, Icon } from "../Widgets/Controls.tsx"
+import { CopyMenu, place } from "../Widgets/CopyMenu.tsx"
 import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
 import { now, useGuard } from "../Widgets/Hooks.ts"
 import { isOfService } from "../Widgets/Names.tsx"
@@ -203,6 +205,10 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
     <section class="pane item" aria-label="Entry">
       <PaneHead title={entryKey} isName back={{ href: href("store", namespace), label: "All keys" }}>
         {present !== undefined && <span class="badge info">version {present.version}</span>}
+        <CopyMenu
+          copies={ofEntry(place(), namespace, entryKey)}
+          {...(present !== undefined && { value: () => present.value })}
+        />
       </PaneHead>
       {isOpen ? (
         <>

@@ -1,8 +1,10 @@
 /** The entries of the store: namespaces, their keys, and one entry. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { canWrite } from "../Service/Connection.ts"
+import { ofNamespace } from "../Service/Copies.ts"
 import { href, route } from "../Service/Navigation.ts"
 import { Button, IconButton } from "../Widgets/Controls.tsx"
+import { CopyMenu, place } from "../Widgets/CopyMenu.tsx"
 import { now, useDebounced } from "../Widgets/Hooks.ts"
 import { cutMiddle, Name } from "../Widgets/Names.tsx"
 import { ListFoot, PaneHead, SearchField } from "../Widgets/Pane.tsx"
@@ -34,6 +36,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
   return (
     <section class="pane list" aria-label="Keys">
       <PaneHead title={namespace} isName back={{ href: href("store"), label: "All namespaces" }}>
+        <CopyMenu copies={ofNamespace(place(), namespace)} />
         <IconButton icon="down" label="Import and export" onClick={() => setDialog("transfer")} />
         {canWrite.value && <Button text="New" look="small primary" icon="plus" onClick={() => setDialog("new")} />}
       </PaneHead>

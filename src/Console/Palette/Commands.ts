@@ -1,0 +1,85 @@
+/** The commands of the palette: where to go, what to copy, and the theme. */
+import { listPage, namespacePage } from "../../Client/Reads.ts"
+import { requests, user } from "../Service/Connection.ts"
+import { type Copy, ofEntry, ofNamespace, ofSession } from "../Service/Copies.ts"
+import { afterGuards, go, route } from "../Service/Navigation.ts"
+import { signOut } from "../Service/Page.ts"
+import { listed } from "../Sessions/SessionList.ts"
+import { remembered } from "../Store/Namespaces/Namespaces.ts"
+import { place } from "../Widgets/CopyMenu.tsx"
+import { chooseTheme, themes } from "../Widgets/Shell.tsx"
+import { visible } from "../Widgets/Text.ts"
+
+export interface Command {
+  readonly kind: string
+  readonly title: string
+  /** Goes on after the palette has closed. */
+  readonly run: () => void
+}
+
+/** The commands of each kind that are shown. */
+const most = 8
+
+const contains = (text: string, wanted: string): boolean => text.toLowerCase().includes(wanted.toLowerCase())
+
+const copyOf = ({ name, text }: Copy): Command => ({
+  kind: "Copy",
+  title: `Copy ${name === "curl" ? "curl" : name.toLowerCase()}`,
+  run: () => void navigator.clipboard.writeText(text)
+})
+
+/** What can be copied of what is open. */
+const copies = (): ReadonlyArray<Copy> => {
+  const [view, first, second] = route.value
+  if (view === "store" && first !== undefined) {
+    return second === undefined ? ofNamespace(place(), first) : ofEntry(place(), first, second)
+  }
+  if (view === "sessions" && first !== undefined) return ofSession(place(), first)
+  return [{ name: "Link", text: location.href }]
+}
+
+const goTo = (kind: string, title: string, ...path: ReadonlyArray<string>): Command => ({
+  kind,
+  title,
+  run: () => go(...path)
+})
+
+/** The commands that are known at once. */
+export const commandsOf = (
+  text: string,
+  pages: ReadonlyArray<{ name: string; title: string }>
+): ReadonlyArray<Command> => {
+  const wanted = text.trim()
+  const fixed = [
+    ...pages.map(({ name, title }) => goTo("Page", title, name)),
+    ...copies().map(copyOf),
+    ...themes.map(theme => ({ kind: "Colors", title: `Colors: ${theme}`, run: () => chooseTheme(theme) })),
+    { kind: "Session", title: "Sign out", run: () => afterGuards(signOut) }
+  ].filter(({ title }) => contains(title, wanted))
+  if (wanted === "") return fixed
+  const namespaces = user.value?.store === "none" ? [] : remembered.value.filter(name => contains(name, wanted))
+  const sessions = listed.value.filter(({ id, title }) => contains(title, wanted) || id.startsWith(wanted))
+  return [
+    ...namespaces.slice(0, most).map(name => goTo("Namespace", visible(name), "store", name)),
+    ...sessions.slice(0, most).map(({ id, title }) => goTo("Session", visible(title) || id, "sessions", id)),
+    ...fixed
+  ]
+}
+
+/** Namespaces, and keys of the open one, that start with a text. */
+export const find = async (text: string, signal: AbortSignal): Promise<ReadonlyArray<Command>> => {
+  const wanted = text.trim()
+  if (wanted === "" || user.value?.store === "none") return []
+  const [view, namespace] = route.value
+  const page = await namespacePage(requests.value, { prefix: wanted, limit: most, signal }, undefined)
+  const known = new Set(remembered.peek())
+  const names = page.namespaces.filter(({ namespace }) => !known.has(namespace)).slice(0, most)
+  const keys =
+    view === "store" && namespace !== undefined
+      ? (await listPage(requests.value, namespace, { prefix: wanted, limit: most, signal }, undefined, true)).items
+      : []
+  return [
+    ...names.map(({ namespace }) => goTo("Namespace", visible(namespace), "store", namespace)),
+    ...keys.map(({ key }) => goTo("Key", visible(key), "store", namespace ?? "", key))
+  ]
+}
