@@ -22,8 +22,9 @@ import { maxWaiting, waitingCount, watchWaiting } from "./Sessions/SessionList.t
 import { SessionsView } from "./Sessions/SessionsView.tsx"
 import { StoreView } from "./Store/StoreView.tsx"
 import { Icon, IconButton, type IconName, Mark } from "./Widgets/Controls.tsx"
+import { cutMiddle } from "./Widgets/Names.tsx"
 import { applyTheme, SignInCard, ThemeButton } from "./Widgets/Shell.tsx"
-import { count } from "./Widgets/Text.ts"
+import { count, visible } from "./Widgets/Text.ts"
 
 const SignIn = () => (
   <SignInCard
@@ -121,9 +122,24 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
   )
 }
 
+/** A page that the console does not have, or not for this credential. */
+const missing = { name: "", title: "No such page", component: () => <NoSuchPage /> }
+
+const NoSuchPage = () => (
+  <div class="scroll-view">
+    <section class="panel pad">
+      <h2>There is no such page</h2>
+      <p>
+        The address names <code>{visible(cutMiddle(view.value, 80))}</code>, which the console does not have.{" "}
+        <a href={href("overview")}>Overview</a>
+      </p>
+    </section>
+  </div>
+)
+
 const Frame = () => {
   const all = allViews.filter(isOffered)
-  const shown = all.find(({ name }) => name === view.value) ?? all[0]!
+  const shown = all.find(({ name }) => name === view.value) ?? missing
   useEffect(() => {
     document.title = `${shown.title} · Causeway`
   }, [shown.title])

@@ -37,7 +37,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
     <section class="pane list" aria-label="Keys">
       <PaneHead title={namespace} isName back={{ href: href("store"), label: "All namespaces" }}>
         <CopyMenu copies={ofNamespace(place(), namespace)} />
-        <IconButton icon="down" label="Import and export" onClick={() => setDialog("transfer")} />
+        <IconButton icon="transfer" label="Import and export" onClick={() => setDialog("transfer")} />
         {canWrite.value && <Button text="New" look="small primary" icon="plus" onClick={() => setDialog("new")} />}
       </PaneHead>
       <div class="pane-head">
