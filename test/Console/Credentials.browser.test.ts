@@ -108,7 +108,7 @@ describeVisit("The console and its credentials", visit => {
       await page.reload()
       await page.getByRole("log").getByText("echo: hello from anna").waitFor()
       await view("Store")
-      // What the gateway keeps in the store is hidden until somebody asks for it.
+      // What the gateway keeps in the store is hidden until it is asked for.
       assert.strictEqual(await page.getByRole("link", { name: /^tenant:acme\/sessions/ }).count(), 0)
       await page.getByLabel("1 namespace of the service").check()
       await page.getByRole("link", { name: /^tenant:acme\/sessions/ }).waitFor()

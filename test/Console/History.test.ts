@@ -16,7 +16,7 @@ describe("the samples of a node", () => {
     assert.deepStrictEqual([at, lag, since], [[5, 20], [5, 20], 7])
   })
 
-  it("are those of the last hour, and begin anew if the clock was set back", () => {
+  it("are those of the last hour, and start again if the clock was set back", () => {
     assert.deepStrictEqual(added(known, 1, series(3_600_007)).at, [10, 3_600_007])
     assert.deepStrictEqual(added(known, 1, series(3, 4)).at, [3, 4])
   })

@@ -20,7 +20,7 @@ const joined = (earlier: Series, later: Series): Series =>
     (["at", ...figureNames] as const).map(name => [name, [...earlier[name], ...later[name]]])
   ) as unknown as Series
 
-/** Adds samples that are later than those that are known. A node that was set back begins anew. */
+/** Adds samples that are later than those that are known. A node that was set back starts again. */
 export const added = (known: History | undefined, since: number, series: Series): History => {
   const last = known?.at.at(-1) ?? 0
   const end = series.at.at(-1) ?? last

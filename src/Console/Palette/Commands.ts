@@ -13,7 +13,7 @@ import { visible } from "../Widgets/Text.ts"
 export interface Command {
   readonly kind: string
   readonly title: string
-  /** Goes on after the palette has closed. */
+  /** Runs after the palette has closed. */
   readonly run: () => void
 }
 

@@ -1,4 +1,4 @@
-/** Names that are too long for their place: the part that tells them apart, which is the end, stays. */
+/** Names that are too long for their place: the end, which distinguishes them, stays. */
 import { visible } from "./Text.ts"
 
 /** A text with at most `max` UTF-16 code units: the middle is left out, as ids of one kind begin alike. */

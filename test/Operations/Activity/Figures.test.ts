@@ -78,7 +78,7 @@ describe("the ring of samples", () => {
     assert.deepStrictEqual(ring.after(2000, 10).at, [])
   })
 
-  it("begins anew if the clock was set back", () => {
+  it("starts again if the clock was set back", () => {
     const ring = new Ring()
     for (const at of [100, 200, 50, 60]) ring.add(at, figures(at))
     assert.deepStrictEqual(ring.after(0, 10).at, [50, 60])

@@ -62,7 +62,7 @@ const read = (options: { readonly lastMs?: number; readonly tenant?: string } = 
   Effect.flatMap(Report.ActivityReport, ({ read }) => read(options))
 
 describe("the activity of the service", () => {
-  test.scoped("has a sample every five seconds, and begins anew with the process", function* () {
+  test.scoped("has a sample every five seconds, and starts again with the process", function* () {
     yield* Effect.gen(function* () {
       const [before] = (yield* read()).nodes
       assert.deepStrictEqual([before?.id, before?.series?.at], ["me", []])
@@ -168,7 +168,7 @@ describe("the activity of the service", () => {
 })
 
 describe("GET /api/v1/activity", () => {
-  test.scopedLive("answers both keys as it is declared, and nobody else", function* () {
+  test.scopedLive("answers both keys as it is declared, and no other", function* () {
     const keys = { KV_API_KEY: "sesame-write", KV_AGENT_API_KEY: "sesame-read" }
     const { url } = yield* serve({ ...keys, GATEWAY_JWT_SECRET: "a secret of the gateway, which signs" })
     const get = (query = "", key?: string) =>
