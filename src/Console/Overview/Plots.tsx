@@ -106,7 +106,10 @@ const Since = ({ from, since }: { readonly since: number | undefined; readonly f
 export const Plots = () => {
   const found = activity.value
   const history = histories.value.get(plottedNode.value?.id ?? "")
-  const to = Math.max(history?.at.at(-1) ?? 0, plottedNode.value?.isAnswering === false ? 0 : (found?.at ?? Date.now()))
+  const to = Math.max(
+    (history?.at.at(-1) ?? 0) + 1,
+    plottedNode.value?.isAnswering === false ? 0 : (found?.at ?? Date.now())
+  )
   const from = to - Number(range.value) * 60_000
   const { times, values } = useMemo(
     () => plotted(history, from, to, (found?.intervalMs ?? 5000) * gap),

@@ -88,6 +88,6 @@ export const watchWaiting = async (ended: AbortSignal): Promise<void> => {
         // The view of the sessions reports it.
       }
     }
-    await pause(value === undefined ? 500 : intervalMs, ended)
+    await pause(value === undefined ? 1000 : intervalMs, ended)
   }
 }

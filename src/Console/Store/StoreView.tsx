@@ -6,7 +6,7 @@ import { href, route } from "../Service/Navigation.ts"
 import { Button, IconButton } from "../Widgets/Controls.tsx"
 import { CopyMenu, place } from "../Widgets/CopyMenu.tsx"
 import { now, useDebounced } from "../Widgets/Hooks.ts"
-import { cutMiddle, Name } from "../Widgets/Names.tsx"
+import { cutMiddle, isOfService, Name } from "../Widgets/Names.tsx"
 import { ListFoot, PaneHead, SearchField } from "../Widgets/Pane.tsx"
 import { ago, count, counted, isolated, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
@@ -30,6 +30,7 @@ interface KeyPaneProps {
 const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
   const [dialog, setDialog] = useState<"new" | "transfer">()
   const { isComplete, isLive, isLoading, items, namespace, problem, revision, total } = list
+  const isEditable = canWrite.value && !isOfService(namespace)
   // The items are changed in place.
   const version = revision.value
   const presentIndex = useMemo(() => items.findIndex(({ key }) => key === present), [version, items.length, present])
@@ -38,7 +39,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
       <PaneHead title={namespace} isName back={{ href: href("store"), label: "All namespaces" }}>
         <CopyMenu copies={ofNamespace(place(), namespace)} />
         <IconButton icon="transfer" label="Import and export" onClick={() => setDialog("transfer")} />
-        {canWrite.value && <Button text="New" look="small primary" icon="plus" onClick={() => setDialog("new")} />}
+        {isEditable && <Button text="New" look="small primary" icon="plus" onClick={() => setDialog("new")} />}
       </PaneHead>
       <div class="pane-head">
         <SearchField label="Keys that start with" placeholder="Key prefix" value={prefix} onInput={onPrefix} />
@@ -51,7 +52,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
       {items.length === 0 && (isComplete.value || total === 0) ? (
         <p class="empty">
           {prefix === "" ? "This namespace has no entries." : `No key starts with “${isolated(prefix)}”.`}
-          {canWrite.value && prefix !== "" && (
+          {isEditable && prefix !== "" && (
             <span class="empty-action">
               <Button
                 text={`Create ${isolated(cutMiddle(prefix, 32))}`}
