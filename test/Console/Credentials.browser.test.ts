@@ -84,7 +84,7 @@ describeVisit("The console and its credentials", visit => {
     it("shows the figures of the service with the key alone", async () => {
       await signIn("a-key-that-writes", address)
       await page.getByText("reads and writes").waitFor()
-      await page.getByText("Waiting for a person").waitFor()
+      await page.getByText("Longest lag").waitFor()
       await page.getByRole("img", { name: /^Requests: succeeded/ }).waitFor()
     })
 

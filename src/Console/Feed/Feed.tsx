@@ -22,7 +22,7 @@ const Row = ({ change }: { readonly change: SeenChange }) => (
     <span class="feed-name mono">
       <span class="feed-namespace muted">
         <Name text={change.namespace} />
-        {" / "}
+        {" /"}
       </span>
       <Name text={change.key} />
       {isOfService(change.namespace) && <OfService />}

@@ -64,7 +64,7 @@ const Sessions = () => {
       <Tile name="Sessions" value={`${least}${count(total)}`} link={href("sessions")} />
       <Tile name="Running" value={`${least}${count(running)}`} link={link("running")} />
       <Tile
-        name="Waiting for a person"
+        name="Waiting"
         value={`${least}${count(waiting)}`}
         tone={waiting > 0 ? "warn" : undefined}
         link={link("waiting")}
@@ -118,8 +118,8 @@ const Ranking = ({ list, title }: { readonly title: string; readonly list: Reado
       <ol>
         {list.map(({ count: number, tenant }) => (
           <li>
-            <a href={`#/store?tenant=${encodeURIComponent(tenant)}`} title={visible(tenant)} dir="auto">
-              {visible(cutMiddle(tenant, 28))}
+            <a href={`#/store?tenant=${encodeURIComponent(tenant)}`} title={visible(tenant)}>
+              <bdi>{visible(cutMiddle(tenant, 28))}</bdi>
             </a>
             <span class="ranking-bar">
               <meter min={0} max={list[0]!.count} value={number} aria-label={`${title} of ${visible(tenant)}`} />

@@ -55,6 +55,14 @@ const forced = [
 
 const strokeOf = (color: number) => (hasForcedColors.peek() ? forced[color]! : { color: `var(--series-${color})` })
 
+/** The indices of the values without neighbors. */
+const isolated: uPlot.Series.Points.Filter = (plot, series) => {
+  const values = plot.data[series]!
+  return Array.from(values.keys()).filter(
+    index => values[index] != null && values[index - 1] == null && values[index + 1] == null
+  )
+}
+
 const optionsOf = ({ format, isFilled, lines, steps }: PlotProps, width: number): uPlot.Options => {
   const axis = { stroke: resolved("var(--muted)"), font: `11px ${property("--sans")}`, ticks: { show: false } }
   const grid = { stroke: resolved("var(--line)"), width: 1 }
@@ -90,7 +98,8 @@ const optionsOf = ({ format, isFilled, lines, steps }: PlotProps, width: number)
           stroke,
           width: 1.5,
           spanGaps: false,
-          points: { show: false },
+          // A sample without neighbors would not be seen, as a line needs two.
+          points: { show: true, size: 3, fill: stroke, filter: isolated },
           ...dash,
           ...(isFilled && index === 0 && { fill: translucent(stroke) })
         }

@@ -51,7 +51,7 @@ const plots: ReadonlyArray<Described> = [
 ]
 
 /** The ranges in minutes. */
-const ranges = { "5": "5 min", "15": "15 min", "60": "1 hour" } as const
+const ranges = { "5": "5 min", "15": "15 min", "60": "hour" } as const
 
 const range = signal<keyof typeof ranges>("60")
 

@@ -66,20 +66,47 @@ export const commandsOf = (
   ]
 }
 
-/** Namespaces, and keys of the open one, that start with a text. */
+type NamespacePage = Awaited<ReturnType<typeof namespacePage>>
+
+/** The first namespaces, which are read once for each time that the palette is opened. */
+let first: Promise<NamespacePage> | undefined
+
+export const forget = (): void => {
+  first = undefined
+}
+
+const firstPage = (): Promise<NamespacePage> => {
+  first ??= namespacePage(requests.value, {}, undefined)
+  first.catch(forget)
+  return first
+}
+
+const namespacesOf = async (wanted: string, signal: AbortSignal): Promise<ReadonlyArray<string>> => {
+  const { cursor, namespaces } = await firstPage()
+  const found = namespaces.filter(({ namespace }) => contains(namespace, wanted))
+  // Of more namespaces than these, the service finds those that start with the text.
+  const others =
+    cursor === undefined
+      ? []
+      : (await namespacePage(requests.value, { prefix: wanted, limit: most, signal }, undefined)).namespaces
+  const known = new Set(remembered.peek())
+  return [...new Set([...found, ...others].map(({ namespace }) => namespace))]
+    .filter(namespace => !known.has(namespace))
+    .slice(0, most)
+}
+
+/** Namespaces that contain a text, and keys of the open one that start with it. */
 export const find = async (text: string, signal: AbortSignal): Promise<ReadonlyArray<Command>> => {
   const wanted = text.trim()
   if (wanted === "" || user.value?.store === "none") return []
   const [view, namespace] = route.value
-  const page = await namespacePage(requests.value, { prefix: wanted, limit: most, signal }, undefined)
-  const known = new Set(remembered.peek())
-  const names = page.namespaces.filter(({ namespace }) => !known.has(namespace)).slice(0, most)
-  const keys =
-    view === "store" && namespace !== undefined
-      ? (await listPage(requests.value, namespace, { prefix: wanted, limit: most, signal }, undefined, true)).items
-      : []
+  const isOpen = view === "store" && namespace !== undefined
+  const [names, keys] = await Promise.all([
+    namespacesOf(wanted, signal),
+    isOpen ? listPage(requests.value, namespace, { prefix: wanted, limit: most, signal }, undefined, true) : undefined
+  ])
   return [
-    ...names.map(({ namespace }) => goTo("Namespace", visible(namespace), "store", namespace)),
-    ...keys.map(({ key }) => goTo("Key", visible(key), "store", namespace ?? "", key))
+    ...names.map(name => goTo("Namespace", visible(name), "store", name)),
+    ...(keys?.items ?? []).map(({ key }) => goTo("Key", visible(key), "store", namespace ?? "", key))
   ]
 }

@@ -5,7 +5,7 @@ import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FailureNote } from "../Widgets/Controls.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { useDebounced } from "../Widgets/Hooks.ts"
-import { type Command, commandsOf, find } from "./Commands.ts"
+import { type Command, commandsOf, find, forget } from "./Commands.ts"
 
 const shown = signal<"palette" | "keys" | undefined>(undefined)
 
@@ -33,6 +33,7 @@ const Palette = ({ onClose, pages }: PaletteProps) => {
   const [text, setText] = useState("")
   const [chosen, setChosen] = useState(0)
   const { found, problem } = useFound(text)
+  useEffect(() => forget, [])
   const commands = [...found, ...commandsOf(text, pages)]
   const index = Math.min(chosen, commands.length - 1)
 

@@ -15,16 +15,17 @@ const shortName = 16
 const tail = 12
 
 /**
- * A name on one line. If it does not fit, an ellipsis replaces what is before its last characters. Copied text is the
- * whole name.
+ * A name on one line. If it does not fit, an ellipsis replaces what is before its last characters. The parts are drawn by
+ * the style sheet: what is selected, and what a screen reader reads, is the whole name.
  */
 export const Name = ({ text }: { readonly text: string }) => {
   const shown = Array.from(visible(text))
   if (shown.length <= shortName) return <bdi class="name-short">{shown.join("")}</bdi>
   return (
     <bdi class="name" title={visible(text)} dir="auto">
-      <span class="name-start">{shown.slice(0, -tail).join("")}</span>
-      <span class="name-end">{shown.slice(-tail).join("")}</span>
+      <span class="visually-hidden">{shown.join("")}</span>
+      <span class="name-start" aria-hidden="true" data-text={shown.slice(0, -tail).join("")} />
+      <span class="name-end" aria-hidden="true" data-text={shown.slice(-tail).join("")} />
     </bdi>
   )
 }
