@@ -89,7 +89,7 @@ const Choices = () => {
               range.value = minutes as keyof typeof ranges
             }}
           >
-            {title}
+            {title === ranges["60"] ? "1 hour" : title}
           </button>
         ))}
       </span>

@@ -37,12 +37,12 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
   return (
     <section class="pane list" aria-label="Keys">
       <PaneHead title={namespace} isName back={{ href: href("store"), label: "All namespaces" }}>
-        <CopyMenu copies={ofNamespace(place(), namespace)} />
         <IconButton icon="transfer" label="Import and export" onClick={() => setDialog("transfer")} />
         {isEditable && <Button text="New" look="small primary" icon="plus" onClick={() => setDialog("new")} />}
       </PaneHead>
       <div class="pane-head">
         <SearchField label="Keys that start with" placeholder="Key prefix" value={prefix} onInput={onPrefix} />
+        <CopyMenu copies={ofNamespace(place(), namespace)} />
       </div>
       {problem.value !== "" && (
         <p class="banner bad" role="alert">
