@@ -33,7 +33,14 @@ const out = resolve(positionals[0] ?? join(root, "dist"))
 const pages = { console: "src/Console", docs: "src/Console/Reference" }
 
 /** The sources of all pages. */
-const sources = ["src/Console/**", "src/Client/**", "src/base/Json/**", "scripts/pages.ts", "package-lock.json"]
+const sources = [
+  "src/Console/**",
+  "src/Client/**",
+  "src/base/Json/**",
+  "src/Operations/**",
+  "scripts/pages.ts",
+  "package-lock.json"
+]
 
 /** The time of the latest change of a source. */
 const changedAt = (): number =>

@@ -21,7 +21,7 @@ const settings = "tenant:acme/settings"
 const loadMs = 90_000
 
 const width = 1280
-const heights = { overview: 800, other: 720 }
+const heights = { overview: 960, other: 720 }
 
 /** Starts the service on a new store, and returns its address. */
 const start = async (directory: string) => {
@@ -124,6 +124,7 @@ try {
   await page.getByLabel("Key or token").fill(token)
   await page.getByRole("button", { name: "Sign in" }).click()
   await page.getByRole("heading", { name: "Everything works" }).waitFor()
+  await page.getByRole("button", { name: "5 min" }).click()
   const loaded = load(base, ended.signal)
   await setTimeout(loadMs)
   await take(page, "overview")

@@ -2,16 +2,29 @@
 import { type FunctionComponent, render } from "preact"
 import { useEffect } from "preact/hooks"
 import { Feed } from "./Feed/Feed.tsx"
-import { isDevMode, watchMetrics } from "./Overview/Metrics.ts"
+import { watchActivity } from "./Overview/Activity.ts"
 import { Overview } from "./Overview/Overview.tsx"
-import { isChecking, refusal, resume, signIn, user } from "./Service/Connection.ts"
+import { openPalette, Palettes } from "./Palette/Palette.tsx"
+import {
+  hasSessionToken,
+  isChecking,
+  openSessions,
+  refusal,
+  resume,
+  sessions,
+  signIn,
+  user
+} from "./Service/Connection.ts"
 import { health, isReachable, isStoreReady, watchHealth } from "./Service/Health.ts"
 import { afterGuards, href, view } from "./Service/Navigation.ts"
 import { routes, signOut } from "./Service/Page.ts"
+import { maxWaiting, waitingCount, watchWaiting } from "./Sessions/SessionList.ts"
 import { SessionsView } from "./Sessions/SessionsView.tsx"
 import { StoreView } from "./Store/StoreView.tsx"
 import { Icon, IconButton, type IconName, Mark } from "./Widgets/Controls.tsx"
+import { cutMiddle } from "./Widgets/Names.tsx"
 import { applyTheme, SignInCard, ThemeButton } from "./Widgets/Shell.tsx"
+import { count, visible } from "./Widgets/Text.ts"
 
 const SignIn = () => (
   <SignInCard
@@ -21,7 +34,7 @@ const SignIn = () => (
     isBusy={isChecking.value}
     problem={refusal.value}
     hint={
-      isDevMode.value
+      routes.metricsJson !== undefined
         ? "Dev mode: use dev-key, or dev-agent-key to only read, unless other keys are set."
         : "Stored for this tab only."
     }
@@ -54,6 +67,24 @@ const statusTone = (): string => {
   return status === undefined ? "idle" : status === "ok" ? "good" : status === "degraded" ? "warn" : "bad"
 }
 
+/** The number of sessions that wait for a person. */
+const Waiting = () => {
+  const { value = 0 } = waitingCount
+  if (value === 0) return null
+  const shown = value >= maxWaiting ? `${maxWaiting}+` : count(value)
+  return (
+    <span class="badge warn nav-count" title={`${shown} waiting for you`}>
+      {shown}
+      <span class="visually-hidden"> waiting for you</span>
+    </span>
+  )
+}
+
+/** Whether the credential is likely to open sessions: a token does, and in dev mode every key. */
+const opensSessions = (): boolean =>
+  routes.gateway !== undefined &&
+  (user.value?.store === "none" || hasSessionToken.value || routes.metricsJson !== undefined)
+
 const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; readonly present: string }) => {
   const signedIn = user.value
   return (
@@ -69,6 +100,7 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
               <Icon name={icon} />
               <span>{title}</span>
               {name === "overview" && <i class={`dot ${statusTone()}`} />}
+              {name === "sessions" && <Waiting />}
             </a>
           </li>
         ))}
@@ -82,6 +114,7 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
             <Icon name="docs" />
           </a>
         )}
+        <IconButton icon="search" label="Go to, copy, or change (Ctrl K)" onClick={openPalette} />
         <ThemeButton />
         <IconButton icon="out" label="Sign out" onClick={() => afterGuards(signOut)} />
       </div>
@@ -89,12 +122,34 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
   )
 }
 
+/** A page that the console does not have, or not for this credential. */
+const missing = { name: "", title: "No such page", component: () => <NoSuchPage /> }
+
+const NoSuchPage = () => (
+  <div class="scroll-view">
+    <section class="panel pad">
+      <h2>There is no such page</h2>
+      <p>
+        The address names <code>{visible(cutMiddle(view.value, 80))}</code>, which the console does not have.{" "}
+        <a href={href("overview")}>Overview</a>
+      </p>
+    </section>
+  </div>
+)
+
 const Frame = () => {
   const all = allViews.filter(isOffered)
-  const shown = all.find(({ name }) => name === view.value) ?? all[0]!
+  const shown = all.find(({ name }) => name === view.value) ?? missing
   useEffect(() => {
     document.title = `${shown.title} · Causeway`
   }, [shown.title])
+  useEffect(() => {
+    const ended = new AbortController()
+    void watchActivity(ended.signal)
+    void watchWaiting(ended.signal)
+    if (opensSessions() && sessions.peek() === undefined) void openSessions()
+    return () => ended.abort()
+  }, [user.value])
   const { component: Shown } = shown
   return (
     <div class="frame">
@@ -103,12 +158,13 @@ const Frame = () => {
       </button>
       <Navigation all={all} present={shown.name} />
       <main id="main" tabIndex={-1}>
-        {isReachable.value === false && (
+        {isReachable.value === false && shown.name !== "overview" && (
           <p class="banner bad" role="status">
             <Icon name="warning" /> The service does not answer. Trying again…
           </p>
         )}
         <Shown key={shown.name} />
+        <Palettes pages={all} />
       </main>
     </div>
   )
@@ -118,7 +174,6 @@ const App = () => {
   useEffect(() => {
     const ended = new AbortController()
     void watchHealth(ended.signal)
-    void watchMetrics(ended.signal)
     return () => ended.abort()
   }, [])
   return user.value === undefined ? <SignIn /> : <Frame />

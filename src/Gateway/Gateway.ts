@@ -3,6 +3,8 @@
  */
 import { Config, Effect, Layer, Option } from "effect"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
+import type { Wanted } from "../Operations/Activity/Recorder.ts"
+import * as ActivitySources from "../Operations/Activity/Sources.ts"
 import * as Health from "../Operations/Health/Report.ts"
 import * as AgUi from "./AgUi/Handlers.ts"
 import * as Chats from "./AiSdk/Chats.ts"
@@ -11,12 +13,13 @@ import * as Authentication from "./Authentication.ts"
 import { layerAccess } from "./Clients/Credentials.ts"
 import * as Clients from "./Clients.ts"
 import * as Conversations from "./Conversations.ts"
-import { NodeLink } from "./Forwarding/NodeLink.ts"
+import { NodeLink, type NodeLinkShape } from "./Forwarding/NodeLink.ts"
 import * as NodeSettings from "./Forwarding/Settings.ts"
 import * as GatewayMetrics from "./GatewayMetrics.ts"
 import * as HttpSessions from "./HttpSessions/Handlers.ts"
 import * as Retention from "./SessionEvents/Retention.ts"
-import { SessionNodes } from "./SessionNodes.ts"
+import { SessionEvents } from "./SessionEvents.ts"
+import { type ReachablePeer, SessionNodes } from "./SessionNodes.ts"
 import * as Registry from "./Sessions/Registry.ts"
 import * as SessionSettings from "./Sessions/Settings.ts"
 import * as Socket from "./Socket.ts"
@@ -46,10 +49,44 @@ export interface Options {
   readonly origins?: ReadonlyArray<string>
 }
 
+/** How long another node may take to say what it has recorded. */
+const activityTimeout = "2 seconds"
+
 /** The node, for `/health`. */
 const layerNode = Layer.effect(
   Health.Node,
   Effect.map(SessionNodes, ({ status }) => ({ status: Effect.sync(status) }))
+)
+
+/** What the gateway knows of the activity of the service: sessions, and the other nodes. */
+const layerActivity = Layer.effect(
+  ActivitySources.Sources,
+  Effect.gen(function* () {
+    const events = yield* SessionEvents
+    const nodes = yield* SessionNodes
+    const link = Option.getOrUndefined(yield* NodeLink)
+    const ask =
+      (node: ReachablePeer, { activity }: NodeLinkShape) =>
+      (wanted: Wanted) =>
+        activity(node, wanted).pipe(
+          Effect.timeoutOption(activityTimeout),
+          Effect.map(Option.flatten),
+          Effect.orElseSucceed(Option.none),
+          Effect.map(recorded => ({
+            ...{ id: node.node, isAnswering: Option.isSome(recorded) },
+            ...Option.getOrUndefined(recorded)
+          }))
+        )
+    const peers = Effect.orElseSucceed(Effect.timeout(nodes.peers, activityTimeout), () => [])
+    return {
+      sessions: events.counts,
+      nodes: Effect.map(link === undefined ? Effect.succeed([]) : peers, peers => ({
+        self: nodes.self,
+        count: Option.match(nodes.status(), { onNone: () => 1, onSome: ({ nodes }) => nodes }),
+        others: link === undefined ? [] : peers.map(node => ask(node, link))
+      }))
+    }
+  })
 )
 
 /** Receives requests of other nodes. Its modules are loaded only if nodes forward requests. */
@@ -89,6 +126,7 @@ export const layerWith = <R>(
   return Layer.mergeAll(
     Registry.layerSubscriptions,
     layerNode,
+    layerActivity,
     Retention.layer((history ?? Retention.defaults).age),
     Layer.effectDiscard(Effect.map(MetricTags.current, GatewayMetrics.register)),
     server

@@ -51,6 +51,12 @@ export interface ActiveQuery {
   readonly filter: Partial<Activity>
 }
 
+/** The number of sessions of a tenant with the same activity. */
+export interface ActivityCount extends Activity {
+  readonly tenant: string
+  readonly count: number
+}
+
 /**
  * What a session's instances are created with, except its secrets. Each part is JSON text, or null if the session has
  * none. It is not in the session's record, which every reader of the key-value store can see.
@@ -249,6 +255,11 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
      * earlier time, whatever the clock says.
      */
     readonly active: (query: ActiveQuery) => Effect.Effect<ReadonlyArray<ActivePosition>, StoreUnavailable>
+    /**
+     * The numbers of sessions that have a history, by tenant and activity, of one tenant or of all. At most `limit`
+     * sessions are counted, and of the others it is not known what they do.
+     */
+    readonly counts: (limit: number, tenant?: string) => Effect.Effect<ReadonlyArray<ActivityCount>, StoreUnavailable>
     /**
      * Up to `limit` sessions of which a history or a launch configuration is stored, in a constant order. `after` is the
      * last session of the page before; `""` for the first page.

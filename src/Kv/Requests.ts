@@ -31,7 +31,7 @@ const tenant = (description: string) =>
   optional(Schema.String.annotations({ jsonSchema: { type: "string", default: "", description } }))
 
 /** An optional whole number in a query, in decimal digits. */
-const wholeText = (options: {
+export const wholeText = (options: {
   readonly minimum: number
   readonly maximum?: number
   /** The value if the parameter is absent. */

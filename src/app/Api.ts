@@ -7,11 +7,12 @@ import { SessionsGroup } from "../Gateway/HttpSessions/Api.ts"
 import { DescriptionGroup } from "../Http/OpenApi/Api.ts"
 import { withoutPlatformError } from "../Http/OpenApi/Describe.ts"
 import { KvGroup } from "../Kv/Api.ts"
+import { ActivityGroup } from "../Operations/Activity/Api.ts"
 import { ClusterGroup } from "../Operations/Cluster/Api.ts"
 import { HealthGroup } from "../Operations/Health/Api.ts"
 import { MetricsGroup } from "../Operations/Metrics/Api.ts"
 
-/** The HTTP API without the sessions of agents, for a service without a gateway. */
+/** The HTTP API of the store alone. */
 export const StoreApi = HttpApi.make("causeway")
   .add(KvGroup)
   .add(ClusterGroup)
@@ -27,4 +28,4 @@ export const StoreApi = HttpApi.make("causeway")
   )
 
 /** The HTTP API of the service. */
-export const Api = StoreApi.add(SessionsGroup).add(AgUiGroup).add(ChatGroup)
+export const Api = StoreApi.add(SessionsGroup).add(AgUiGroup).add(ChatGroup).add(ActivityGroup)

@@ -8,7 +8,7 @@ export const sourceOf = (file: string): string => fileURLToPath(new URL(`../../s
 /** The routes that the service writes into the page, relative to it. */
 const all = {
   ...{ store: "../api/v1", gateway: "../ws", health: "../health", ready: "../api/v1/ready" },
-  ...{ metrics: "../metrics", metricsJson: "../api/metrics", root: "../" }
+  ...{ activity: "../api/v1/activity", metricsJson: "../api/metrics", root: "../" }
 }
 
 /** Sets what the modules need of a browser, and loads them again. */

@@ -1,7 +1,16 @@
 /** Names and values as the console shows them. */
 import { assert, describe, it } from "vitest"
 import { messageOf } from "../../src/Console/Service/Failure.ts"
-import { isolated, visible, visibleJson, visibleText } from "../../src/Console/Widgets/Text.ts"
+import {
+  ago,
+  bytes,
+  isolated,
+  shortTime,
+  timeOrDate,
+  visible,
+  visibleJson,
+  visibleText
+} from "../../src/Console/Widgets/Text.ts"
 
 describe("A name in the console", () => {
   it("shows hidden characters, and those that change the direction of others", () => {
@@ -46,5 +55,25 @@ describe("A value in the console", () => {
   it("keeps its white space", () => {
     const text = '{\r\n\t"a": "\u202e"\n}'
     assert.strictEqual(visibleJson(text), '{\r\n\t"a": "\\u202e"\n}')
+  })
+})
+
+describe("A time in the console", () => {
+  it("is in the largest whole unit that has passed", () => {
+    const passed = [4, 59, 60, 3599, 3600, 86_399, 86_400].map(seconds => ago(0, seconds * 1000))
+    assert.deepStrictEqual(passed, ["now", "59 s ago", "1 min ago", "59 min ago", "1 h ago", "23 h ago", "1 d ago"])
+  })
+
+  it("has its date unless it is today", () => {
+    const noon = new Date(2026, 4, 7, 12, 0, 1).getTime()
+    assert.deepStrictEqual(
+      [shortTime(noon, noon + 1), shortTime(noon, noon + 86_400_000)],
+      ["12:00:01", "7 May 12:00:01"]
+    )
+    assert.strictEqual(timeOrDate(noon, noon), "12:00:01")
+  })
+
+  it("has no size that was not measured", () => {
+    assert.deepStrictEqual([bytes(Number.NaN), bytes(1536)], ["\u2013", "1.5 KiB"])
   })
 })

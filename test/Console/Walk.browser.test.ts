@@ -5,7 +5,6 @@ import { join } from "node:path"
 import type { Effect } from "effect"
 import type { Page } from "playwright-core"
 import { assert, beforeAll, it } from "vitest"
-import { hangMs } from "../Gateway/browser/Browser.ts"
 import { freePort } from "../postgres/Server.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import type { start } from "./Service.ts"
@@ -56,6 +55,12 @@ describeVisit("The console in a browser", visit => {
     await platform.filter({ hasText: "ok" }).filter({ hasText: "closed" }).waitFor()
     await page.getByRole("img", { name: /^Requests: succeeded \d/ }).waitFor()
     await page.getByRole("img", { name: /^Event loop delay: p99 \d/ }).waitFor()
+    await page.getByText("Longest lag").waitFor()
+    assert.strictEqual(await page.getByText("NaN").count(), 0)
+    assert.strictEqual(await page.getByText("Stops of agent instances").count(), 0)
+    // The past is not that of the page: it is there at once after a reload.
+    await page.reload()
+    await page.getByRole("img", { name: /^Event loop delay: p99 \d/ }).waitFor()
     await isFit()
   })
 
@@ -69,28 +74,6 @@ describeVisit("The console in a browser", visit => {
     await rename(`${file}.away`, file)
     await page.getByRole("heading", { name: "Everything works" }).waitFor()
     await page.getByRole("row", { name: /^Store ok/ }).waitFor()
-  })
-
-  it("shows unknown breakers without metrics, and requests none", async () => {
-    const asked: Array<string> = []
-    const note = (request: { readonly url: () => string }) => {
-      if (request.url().endsWith("metrics")) asked.push(request.url())
-    }
-    await page.route(`${visit.base}/console/`, async route => {
-      const response = await route.fetch({ timeout: hangMs })
-      const html = (await response.text()).replace(/,&#34;metrics\w*&#34;:&#34;[^&]*&#34;/g, "")
-      await route.fulfill({ response, body: html })
-    })
-    await page.reload()
-    page.on("request", note)
-    const platform = page.getByRole("row", { name: /^Agent platform/ })
-    await platform.filter({ hasText: "unknown: no metrics" }).waitFor()
-    await page.getByText("Metrics are disabled.").waitFor()
-    await page.unroute(`${visit.base}/console/`)
-    page.off("request", note)
-    assert.deepStrictEqual(asked, [])
-    await page.reload()
-    await platform.filter({ hasText: "closed" }).waitFor()
   })
 
   it("creates an entry, and shows a change by another client at once", async () => {

@@ -78,6 +78,7 @@ const node = (
         NodeLink,
         Option.some({
           transfer: unused,
+          activity: unused,
           send: (_: unknown, command: Command) =>
             Effect.suspend((): Effect.Effect<Reply, NodeLinkError | SessionsBusy> => {
               const reply = at(replies, sent.push(command) - 1)

@@ -360,6 +360,18 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       expect(yield* list({ filter: { running: true, waiting: false } })).toEqual(["t/d 1000"])
       expect(yield* list({ filter: { failed: false } })).toEqual(["t/a 5000", "t/d 1000", "t/c 1000"])
       expect(yield* list({ filter: { waiting: true, failed: true } })).toEqual([])
+      const counted = (limit: number, tenant?: string) =>
+        Effect.map(events.counts(limit, tenant), counts =>
+          counts
+            .map(({ count, failed, running, tenant, waiting }) => [tenant, count, running, waiting, failed].join(" "))
+            .sort()
+        )
+      const ofTenant = ["t 1 false false false", "t 1 false false true", "t 1 true false false", "t 1 true true false"]
+      expect(yield* counted(100, "t")).toEqual(ofTenant)
+      const ofOthers = ["old 1 false false false", "t2 1 false false false"]
+      expect(yield* counted(100)).toEqual([...ofOthers, ...ofTenant].sort())
+      expect((yield* events.counts(3)).reduce((sum, { count }) => sum + count, 0)).toBe(3)
+      expect(yield* counted(100, "none")).toEqual([])
       yield* events.remove("t/a")
       expect(yield* list()).toEqual(["t/b 4000", "t/d 1000", "t/c 1000"])
       const [b, c] = yield* events.summaries(["t/b", "t/c"])

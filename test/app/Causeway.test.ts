@@ -125,6 +125,9 @@ describe.each(["stock", "edge"] as const)("in an application on the %s server", 
       ] as const) {
         expect([path, yield* ask("anna", "GET", `/store/${path}`)]).toEqual([path, { status, body }])
       }
+      const activity = (yield* ask("anna", "GET", "/store/activity")).body
+      expect(activity).toMatchObject({ nodes: [], holdings: { entries: 2, tenants: 1, largest: { entries: [] } } })
+      expect((yield* ask("root", "GET", "/store/activity")).body.nodes).toHaveLength(1)
       const page = (yield* ask("anna", "GET", "/store/changes")).body
       expect(page.changes.map(({ key }: { readonly key: string }) => key)).toEqual(["a", "b"])
       const authorization = "Bearer anna"

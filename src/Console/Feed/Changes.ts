@@ -3,9 +3,9 @@ import { signal } from "@preact/signals"
 import type { Change } from "../../Client/Client.ts"
 import { followTexts } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
+import { readEnd } from "../Service/LogEnd.ts"
 import { FrameWork } from "../Service/Page.ts"
 import { retryUntilDone, untilNextTry } from "../Service/Pause.ts"
-import { readEnd } from "../Store/Entries.ts"
 
 /** A change with only the start of its value. */
 export interface SeenChange extends Omit<Change, "value"> {

@@ -2,32 +2,43 @@
 import { useEffect, useMemo, useState } from "preact/hooks"
 import { href } from "../Service/Navigation.ts"
 import { Banner, Button } from "../Widgets/Controls.tsx"
+import { isOfService, Name } from "../Widgets/Names.tsx"
 import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
-import { count, dateAndTime, time, visible, visibleJson } from "../Widgets/Text.ts"
+import { count, counted, dateAndTime, shortTime, visible, visibleJson } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { Changes, maxChanges, type SeenChange } from "./Changes.ts"
 
-type Filter = { readonly text: string; readonly op: "all" | SeenChange["op"] }
+type Filter = { readonly text: string; readonly op: "all" | SeenChange["op"]; readonly hasOwn: boolean }
 
-const matches = ({ op, text }: Filter, change: SeenChange): boolean =>
+const matches = ({ hasOwn, op, text }: Filter, change: SeenChange): boolean =>
   (op === "all" || change.op === op) &&
+  (hasOwn || !isOfService(change.namespace)) &&
   (text === "" || [change.namespace, change.key, change.actor].some(part => part.includes(text)))
 
 const Row = ({ change }: { readonly change: SeenChange }) => (
   <a class="feed-row" href={href("store", change.namespace, change.key)} title={dateAndTime(change.timestamp)}>
-    <span class="feed-time">{time(change.timestamp)}</span>
+    <span class="feed-time">{shortTime(change.timestamp)}</span>
     <span class={change.op === "set" ? "badge good" : "badge bad"}>{change.op}</span>
     <span class="feed-name mono">
-      <span class="muted">
-        <bdi>{visible(change.namespace)}</bdi> /{" "}
+      <span class="feed-namespace muted">
+        <Name text={change.namespace} />
+        {" /"}
       </span>
-      <bdi>{visible(change.key)}</bdi>
+      <Name text={change.key} />
+      {isOfService(change.namespace) && <OfService />}
     </span>
     <span class="feed-value mono muted">{visibleJson(change.preview)}</span>
     <span class="feed-actor">{visible(change.actor)}</span>
     <span class="feed-version">v{change.version}</span>
     <span class="feed-seq">{change.seq}</span>
   </a>
+)
+
+/** Marks what the gateway keeps in the store. */
+const OfService = () => (
+  <span class="badge" title="The gateway keeps its sessions in the store">
+    of the service
+  </span>
 )
 
 /** The titles of the columns. Screen readers do not need them, as rows are read as text. */
@@ -46,9 +57,10 @@ const Titles = () => (
 export const Feed = () => {
   const changes = useMemo(() => new Changes(), [])
   useEffect(() => () => changes.close(), [changes])
-  const [filter, setFilter] = useState<Filter>({ text: "", op: "all" })
+  const [filter, setFilter] = useState<Filter>({ text: "", op: "all", hasOwn: false })
   const all = changes.shown.value
   const wanted = useMemo(() => all.filter(change => matches(filter, change)).reverse(), [all, filter])
+  const own = useMemo(() => all.filter(({ namespace }) => isOfService(namespace)).length, [all])
   const isPaused = changes.isPaused.value
   const waiting = changes.waiting.value
   return (
@@ -76,13 +88,23 @@ export const Feed = () => {
           isPressed={isPaused}
           onClick={() => (isPaused ? changes.resume() : changes.pause())}
         />
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={filter.hasOwn}
+            onChange={event => setFilter({ ...filter, hasOwn: event.currentTarget.checked })}
+          />
+          Records of the service
+        </label>
         <Button text="Clear" look="quiet" onClick={() => changes.clear()} />
       </div>
       <Banner tone="bad" text={changes.problem.value} />
       {wanted.length === 0 ? (
         <p class="empty">
           {all.length > 0
-            ? "No changes match the filter."
+            ? own === all.length && filter.text === "" && filter.op === "all"
+              ? `No changes but ${counted(own, "record", "records")} of the service.`
+              : "No changes match the filter."
             : changes.isRead.value
               ? "No changes yet. New ones appear here."
               : changes.problem.value === "" && "Loading…"}
@@ -102,6 +124,7 @@ export const Feed = () => {
       <ListFoot isLive={changes.isLive.value}>
         {wanted.length === all.length ? "" : `${count(wanted.length)} of `}
         {count(all.length)} changes
+        {own > 0 && !filter.hasOwn && `, ${count(own)} of the service hidden`}
         {all.length === maxChanges && `, the latest ${count(maxChanges)} only`}
       </ListFoot>
     </div>

@@ -1,12 +1,14 @@
-/** The state of the service: its health, its dependencies, and its activity. */
+/** The state of the service: its health, its dependencies, what it holds, and its activity. */
 import type { ComponentChildren } from "preact"
-import { useMemo } from "preact/hooks"
-import { type Dependency, health, isReachable, isStoreReady, type Status } from "../Service/Health.ts"
-import { SecretForm } from "../Widgets/Shell.tsx"
-import { bytes, count, duration, millis, short } from "../Widgets/Text.ts"
-import { type BreakerState, breakersOf, type Figures } from "./Figures.ts"
-import { history, isTryingToken, latest, metricsRefusal, metricsState, useMetricsToken } from "./Metrics.ts"
-import { Plot, type PlotProps } from "./Plot.tsx"
+import type { BreakerState } from "../../Operations/Activity/Model.ts"
+import { user } from "../Service/Connection.ts"
+import { type Dependency, health, healthAt, isReachable, isStoreReady, type Status } from "../Service/Health.ts"
+import { routes } from "../Service/Page.ts"
+import { Banner } from "../Widgets/Controls.tsx"
+import { bytes, count, duration, millis, timeOrDate } from "../Widgets/Text.ts"
+import { activity, activityProblem } from "./Activity.ts"
+import { Largest, Nodes, Tiles } from "./Holdings.tsx"
+import { Plots } from "./Plots.tsx"
 
 const toneOf: Readonly<Record<Status | BreakerState, string>> = {
   ok: "good",
@@ -34,9 +36,12 @@ const Summary = () => {
   const report = health.value
   if (isReachable.value === false) {
     return (
-      <section class="panel summary" data-tone="bad">
+      <section class="panel summary" data-tone="bad" role="status">
         <h2>The service does not answer</h2>
-        <p class="muted">The page retries every one to two seconds and recovers by itself.</p>
+        <p class="muted">
+          {healthAt.value !== undefined && <>What is below is as of {timeOrDate(healthAt.value)}. </>}
+          The page tries again every one to two seconds.
+        </p>
       </section>
     )
   }
@@ -59,7 +64,7 @@ const Summary = () => {
 const names: Readonly<Record<string, string>> = {
   store: "Store",
   agent_platform: "Agent platform",
-  agent_platform_cleanup: "Stopping of agent instances",
+  agent_platform_cleanup: "Stops of agent instances",
   inference: "Inference",
   replication: "Replication"
 }
@@ -70,20 +75,21 @@ const store = (): ReadonlyArray<Dependency> => {
   return [{ name: "store", ...(isStoreReady.value ? { status: "ok" } : failure) }]
 }
 
+/** Dependencies without a circuit breaker. */
 const unbroken = new Set(["store", "replication"])
 
-/** The state of a dependency whose breaker is not in the metrics. */
-const withoutBreaker = (name: string): string => {
-  if (unbroken.has(name) || latest.value !== undefined) return "none"
-  return metricsState.value === "unknown" || metricsState.value === "shown" ? "unknown" : "unknown: no metrics"
-}
+/** The breakers that no dependency has, such as that of stops, are shown while they explain something. */
+const isShown = ({ state }: { readonly state: BreakerState }, isDependency: boolean): boolean =>
+  isDependency || state !== "closed"
 
 const Dependencies = () => {
   const dependencies = [...store(), ...(health.value?.dependencies ?? [])]
-  const breakers = latest.value === undefined ? [] : breakersOf(latest.value)
   const rows = new Map<string, { readonly dependency?: Dependency; readonly breaker?: BreakerState }>()
   for (const dependency of dependencies) rows.set(dependency.name, { dependency })
-  for (const { name, state } of breakers) rows.set(name, { ...rows.get(name), breaker: state })
+  for (const breaker of activity.value?.nodes[0]?.breakers ?? []) {
+    const known = rows.get(breaker.name)
+    if (isShown(breaker, known !== undefined)) rows.set(breaker.name, { ...known, breaker: breaker.state })
+  }
   return (
     <section class="panel">
       <h2>Dependencies</h2>
@@ -118,7 +124,7 @@ const Dependencies = () => {
                   </td>
                   <td>
                     {breaker === undefined ? (
-                      <span class="muted">{withoutBreaker(name)}</span>
+                      <span class="muted">{unbroken.has(name) || activity.value !== undefined ? "none" : "–"}</span>
                     ) : (
                       <span class={`badge ${toneOf[breaker]}`}>{breaker}</span>
                     )}
@@ -134,100 +140,23 @@ const Dependencies = () => {
   )
 }
 
-const perSecond = (value: number): string => `${short(value)}/s`
-
-const labels: Readonly<Record<string, string>> = {
-  refused: "refused (4xx)",
-  commitP99: "commit p99",
-  eventLoop: "p99",
-  heap: "heap in use"
-}
-
-interface Described extends Omit<PlotProps, "lines" | "times"> {
-  /** The figures, with the numbers of their colors. */
-  readonly colors: Partial<Record<keyof Figures, number>>
-}
-
-const plots: ReadonlyArray<Described> = [
-  {
-    ...{ title: "Requests", hint: "Excluding probes, scrapes and pages", format: perSecond, isFilled: true },
-    colors: { succeeded: 1, refused: 3, failed: 4 }
-  },
-  {
-    ...{ title: "Latency", hint: "Excluding long polls and streams", format: millis },
-    colors: { p50: 1, p95: 2, p99: 3, commitP99: 4 }
-  },
-  {
-    ...{ title: "Commits", hint: "Writes are committed in groups", format: perSecond, isFilled: true },
-    colors: { writes: 1, commits: 2 }
-  },
-  {
-    ...{ title: "Change feed", hint: "Followers, and changes not yet sent to the slowest WebSocket", format: short },
-    colors: { followers: 1, lag: 3, connections: 2 }
-  },
-  {
-    ...{ title: "Event loop delay", hint: "99th percentile of the last ten seconds", format: millis, isFilled: true },
-    colors: { eventLoop: 2 }
-  },
-  {
-    ...{ title: "Memory", format: bytes, isFilled: true },
-    steps: Array.from({ length: 20 }, (_, power) => 2 ** (20 + power)),
-    colors: { resident: 1, heap: 2 }
-  }
-]
-
-const Plots = () => {
-  const figures = history.value
-  const times = useMemo(() => figures.map(({ at }) => at), [figures])
-  const linesOf = (colors: Described["colors"]) =>
-    Object.entries(colors).map(([name, color]) => ({
-      label: labels[name] ?? name,
-      color: `--series-${color}`,
-      values: figures.map(figure => figure[name as keyof Figures])
-    }))
-  return (
-    <div class="plots">
-      {plots.map(({ colors, ...plot }) => (
-        <Plot {...plot} times={times} lines={linesOf(colors)} />
-      ))}
-    </div>
-  )
-}
-
-const Activity = () => {
-  const { value: state } = metricsState
-  if (state !== "hidden" && state !== "locked") return <Plots />
-  return (
-    <section class="panel">
-      <h2>Activity</h2>
-      {state === "hidden" ? (
-        <p class="muted pad">
-          Metrics are disabled. Start the service with <code>METRICS_PROMETHEUS=true</code> to see plots here.
-        </p>
-      ) : (
-        <>
-          <p class="muted pad">The metrics require a separate token (METRICS_TOKEN).</p>
-          <div class="pad">
-            <SecretForm
-              label="Metrics token"
-              action="Show metrics"
-              hint="Stored for this tab only."
-              isBusy={isTryingToken.value}
-              problem={metricsRefusal.value}
-              onGiven={useMetricsToken}
-            />
-          </div>
-        </>
-      )}
-    </section>
-  )
-}
+const hasFigures = (): boolean => routes.activity !== undefined && user.value?.store !== "none"
 
 export const Overview = () => (
-  <div class="scroll-view">
+  <div class="scroll-view overview" data-stale={isReachable.value === false}>
     <h1 class="visually-hidden">Overview</h1>
     <Summary />
-    <Dependencies />
-    <Activity />
+    <Banner tone="warn" text={activityProblem.value} />
+    {hasFigures() && <Tiles />}
+    <div class="overview-panels">
+      <Dependencies />
+      <Largest />
+    </div>
+    <Nodes />
+    {hasFigures() ? (
+      <Plots />
+    ) : (
+      <p class="muted">The figures of the service need a key of the store; this credential is for sessions only.</p>
+    )}
   </div>
 )

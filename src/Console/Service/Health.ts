@@ -26,6 +26,9 @@ export const health = signal<Report | undefined>(undefined)
 /** Whether the service has answered the last request; `undefined` before the first one. */
 export const isReachable = signal<boolean | undefined>(undefined)
 
+/** When the service answered last, in epoch milliseconds. */
+export const healthAt = signal<number | undefined>(undefined)
+
 /** Whether the store is ready, which the health does not include; `undefined` at first, and without the route. */
 export const isStoreReady = signal<boolean | undefined>(undefined)
 
@@ -89,7 +92,10 @@ const poll = async (): Promise<void> => {
   const wasUnreachable = isReachable.value === false
   try {
     const [report, isReady] = await Promise.all([read(routes.health), readStore()])
-    if (typeof report.status === "string") health.value = report
+    if (typeof report.status === "string") {
+      health.value = report
+      healthAt.value = Date.now()
+    }
     isReachable.value = typeof report.status === "string"
     isStoreReady.value = isReady
   } catch {

@@ -13,7 +13,6 @@ export const routes = Object.fromEntries(
 export const names = {
   credential: "causeway.credential",
   sessionToken: "causeway.session-token",
-  metricsToken: "causeway.metrics-token",
   namespaces: "causeway.namespaces"
 } as const
 

@@ -1,4 +1,4 @@
-/** The sessions of the user's tenant, and one that is followed: its conversation and its events. */
+/** A session that is followed: its conversation and its events. */
 import { signal } from "@preact/signals"
 import {
   type Position,
@@ -6,40 +6,13 @@ import {
   type Session,
   type SessionState,
   type Sessions,
-  type SessionUpdate,
-  Unauthorized
+  type SessionUpdate
 } from "../../Client/Client.ts"
-import { openSessions } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/Page.ts"
 import { retryUntilDone } from "../Service/Pause.ts"
 import { Conversation } from "./Conversation.ts"
 import { EventLog } from "./EventLog.ts"
-
-export const listed = signal<ReadonlyArray<Session>>([])
-export const listProblem = signal("")
-export const isListRead = signal(false)
-const maxSessions = 2000
-
-/** Reads the list again, the last active sessions first. */
-export const refreshSessions = async (sessions: Sessions, signal: AbortSignal): Promise<void> => {
-  try {
-    const all = new Map<string, Session>()
-    for await (const page of sessions.list({ signal, order: "activity" })) {
-      // A session comes again if it was active in the meantime.
-      for (const session of page.sessions) all.set(session.id, session)
-      if (all.size >= maxSessions) break
-    }
-    listed.value = [...all.values()]
-    listProblem.value = ""
-    isListRead.value = true
-  } catch (error) {
-    if (isAbort(error)) return
-    listProblem.value = messageOf(error)
-    // The token has expired or was revoked. This client receives nothing any longer.
-    if (error instanceof Unauthorized) void openSessions()
-  }
-}
 
 export const toneOf: Readonly<Record<SessionState, string>> = {
   inactive: "",

@@ -2,9 +2,11 @@
 import { useEffect, useMemo, useState } from "preact/hooks"
 import type { Session, Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
+import { ofSession } from "../Service/Copies.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { go, href } from "../Service/Navigation.ts"
 import { Banner, Button, FailureNote, Form, IconButton } from "../Widgets/Controls.tsx"
+import { CopyMenu, place } from "../Widgets/CopyMenu.tsx"
 import { Confirm } from "../Widgets/Dialog.tsx"
 import { PaneHead } from "../Widgets/Pane.tsx"
 import { count, visible } from "../Widgets/Text.ts"
@@ -14,7 +16,8 @@ import { draftFor } from "./Drafts.ts"
 import { EventsPanel } from "./EventsPanel.tsx"
 import { FilesPanel } from "./FilesPanel.tsx"
 import { ItemView } from "./ItemView.tsx"
-import { listed, SessionFeed, toneOf } from "./SessionFeed.ts"
+import { SessionFeed, toneOf } from "./SessionFeed.ts"
+import { listed } from "./SessionList.ts"
 
 interface ComposerProps {
   readonly feed: SessionFeed
@@ -115,6 +118,7 @@ const Head = ({ feed, onFailure, onSide, sessions, side }: HeadProps) => {
     <PaneHead title={titleOf(session) || id} hint={id} back={{ href: href("sessions"), label: "All sessions" }}>
       {waiting.length > 0 && <span class="badge warn">waiting for you</span>}
       {session !== undefined && <span class={`badge ${toneOf[session.state]}`}>{session.state}</span>}
+      <CopyMenu copies={ofSession(place(), id)} />
       <span class="button-row">
         {canConverse.value && session !== undefined && (
           <>

@@ -22,7 +22,19 @@ import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
 import { SecretForm } from "../Widgets/Shell.tsx"
 import { ago, count, counted, visible } from "../Widgets/Text.ts"
 import { RowList } from "../Widgets/VirtualList.tsx"
-import { isListRead, listed, listProblem, refreshSessions, toneOf } from "./SessionFeed.ts"
+import { toneOf } from "./SessionFeed.ts"
+import {
+  chooseFilter,
+  type Filter,
+  filterOf,
+  filters,
+  listed,
+  listedFilter,
+  listProblem,
+  maxWaiting,
+  refreshSessions,
+  waitingCount
+} from "./SessionList.ts"
 import { SessionPanel } from "./SessionPanel.tsx"
 
 const refreshMs = 4000
@@ -62,27 +74,45 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
   )
 }
 
-/** What is most urgent of a session: that it waits for a person, or works, or has failed. */
-const Activity = ({ failed, running, waiting }: Session) => {
-  if (waiting) return <span class="badge warn">waiting</span>
+/** What is most urgent of a session: that it waits for a person, or works, or has failed; otherwise its state. */
+const Activity = ({ failed, running, state, waiting }: Session) => {
+  if (waiting) return <span class="badge warn">waiting for you</span>
   if (running) return <span class="badge info">running</span>
-  return failed ? <span class="badge bad">failed</span> : null
+  if (failed) return <span class="badge bad">failed</span>
+  return <span class={`badge ${toneOf[state]}`}>{state}</span>
 }
 
 const SessionRow = ({ isPresent, session }: { readonly session: Session; readonly isPresent: boolean }) => (
   <a class="row two" href={href("sessions", session.id)} aria-current={isPresent ? "true" : undefined}>
     <span class="row-line">
-      <span class="row-title" dir="auto">
+      <span class="row-title" dir="auto" title={visible(session.title)}>
         {session.title === "" ? <em class="muted">untitled</em> : visible(session.title)}
       </span>
       <Activity {...session} />
-      <span class={`badge ${toneOf[session.state]}`}>{session.state}</span>
     </span>
     <span class="row-note">
-      {visible(session.agentType)} · {count(session.headSeq)} events ·{" "}
+      {visible(session.agentType)} · {session.state} · {count(session.headSeq)} events ·{" "}
       {ago(session.lastEventAt ?? session.updatedAt, now.value)}
     </span>
   </a>
+)
+
+/** The number of sessions that wait, as far as it is counted. */
+const shownWaiting = (number: number): string => (number >= maxWaiting ? `${maxWaiting}+` : count(number))
+
+const Filters = ({ chosen }: { readonly chosen: Filter }) => (
+  <div class="pane-head filters" role="group" aria-label="Which sessions">
+    {Object.entries(filters).map(([name, { title }]) => (
+      <Button
+        text={
+          name === "waiting" && (waitingCount.value ?? 0) > 0 ? `${title} ${shownWaiting(waitingCount.value!)}` : title
+        }
+        look="small"
+        isPressed={name === chosen}
+        onClick={() => chooseFilter(name as Filter)}
+      />
+    ))}
+  </div>
 )
 
 /** The tenant and the user of the sessions. In dev mode there are none. */
@@ -99,6 +129,13 @@ const Identity = ({ onChangeToken }: { readonly onChangeToken: () => void }) => 
   )
 }
 
+const emptyOf: Readonly<Record<Exclude<Filter, "all">, string>> = {
+  waiting: "No session waits for a person.",
+  running: "No session is running.",
+  failed: "No session has failed.",
+  idle: "No session is idle."
+}
+
 interface SessionsPaneProps {
   readonly sessions: Sessions
   readonly present: string | undefined
@@ -108,17 +145,19 @@ interface SessionsPaneProps {
 const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) => {
   const [isNew, setNew] = useState(false)
   const [filter, setFilter] = useState("")
+  const only = filterOf()
+  const isRead = listedFilter.value === only
   useEffect(() => {
     const ended = new AbortController()
-    void refreshSessions(sessions, ended.signal)
-    const timer = setInterval(() => document.hidden || void refreshSessions(sessions, ended.signal), refreshMs)
+    void refreshSessions(sessions, only, ended.signal)
+    const timer = setInterval(() => document.hidden || void refreshSessions(sessions, only, ended.signal), refreshMs)
     return () => {
       clearInterval(timer)
       ended.abort()
     }
-  }, [sessions, present])
+  }, [sessions, present, only])
   const wanted = filter.trim().toLowerCase()
-  const shown = listed.value.filter(({ agentType, id, title }) =>
+  const shown = (isRead ? listed.value : []).filter(({ agentType, id, title }) =>
     [title, agentType, id].some(text => text.toLowerCase().includes(wanted))
   )
   return (
@@ -127,13 +166,14 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
         <SearchField label="Find a session" placeholder="Title, type or ID" value={filter} onInput={setFilter} />
         {canConverse.value && <Button text="New" look="small primary" icon="plus" onClick={() => setNew(true)} />}
       </div>
+      <Filters chosen={only} />
       <Identity onChangeToken={onChangeToken} />
       <Banner tone="bad" text={listProblem.value} />
       <RowList
         label="Sessions, last active first"
-        isRead={isListRead.value}
+        isRead={isRead}
         problem={listProblem.value}
-        empty={wanted === "" ? "No sessions yet." : "No sessions match."}
+        empty={wanted !== "" ? "No sessions match." : only === "all" ? "No sessions yet." : emptyOf[only]}
         count={shown.length}
         rowHeight={54}
         keyOf={index => shown[index]?.id ?? index}

@@ -77,9 +77,6 @@ const readLog = async (query: LogQuery, signal: AbortSignal): Promise<ChangePage
   }
 }
 
-export const readEnd = (signal: AbortSignal): Promise<ChangePage> =>
-  readLog({ after: Number.MAX_SAFE_INTEGER, limit: 1 }, signal)
-
 /** The changes of one entry that are kept, after one position and up to another, oldest first, in pages. */
 export async function* historyOf(
   namespace: string,

@@ -2,15 +2,19 @@
 import { type Dispatch, type StateUpdater, useMemo, useState } from "preact/hooks"
 import { format, problemOf } from "../JsonText.ts"
 import { canWrite } from "../Service/Connection.ts"
+import { ofEntry } from "../Service/Copies.ts"
 import { href, leave } from "../Service/Navigation.ts"
-import { Banner, Button } from "../Widgets/Controls.tsx"
+import { Banner, Button, Icon } from "../Widgets/Controls.tsx"
+import { CopyMenu, place } from "../Widgets/CopyMenu.tsx"
 import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
 import { now, useGuard } from "../Widgets/Hooks.ts"
+import { isOfService } from "../Widgets/Names.tsx"
 import { PaneHead, Tabs } from "../Widgets/Pane.tsx"
 import { ago, bytes, dateAndTime, isolated, visible } from "../Widgets/Text.ts"
 import { Diff } from "../Widgets/VisibleText.tsx"
 import { type EntryEditing, type Outcome, useEntryDraft } from "./EntryEditing.ts"
 import { History } from "./History.tsx"
+import { NewEntry } from "./NewEntry.tsx"
 import { type Expiry, isDirty, isEdited, kept, type TextEntry, textOf } from "./OpenEntry.ts"
 import { ValueTab } from "./ValueTab.tsx"
 
@@ -148,7 +152,22 @@ const Questions = ({ ask, editing, entryKey, namespace, onDiscard, question }: Q
   }
 }
 
+/** Warns before a record of the gateway is edited. */
+const OfService = ({ isUnlocked, onUnlock }: { readonly isUnlocked: boolean; readonly onUnlock: () => void }) => (
+  <p class="banner warn" role="status">
+    <Icon name="warning" />
+    <span class="grow">
+      The gateway keeps a session in this entry. A change or a deletion changes the session, also while it is running.
+    </span>
+    {canWrite.value && !isUnlocked && <Button text="Edit anyway" look="small" onClick={onUnlock} />}
+  </p>
+)
+
 export const EntryPanel = ({ entryKey, namespace }: Props) => {
+  const [isUnlocked, setUnlocked] = useState(false)
+  const [isCreating, setCreating] = useState(false)
+  const isOwn = isOfService(namespace)
+  const isEditable = canWrite.value && (!isOwn || isUnlocked)
   const editing = useEntryDraft(namespace, entryKey)
   const { dispatch, draft, problem, stored } = editing
   const [tab, setTab] = useState<"value" | "history">("value")
@@ -158,10 +177,10 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const present = stored === "absent" ? undefined : stored
 
   const revision = present === undefined ? "absent" : `${present.version}@${present.updatedAt}`
-  useGuard(isDirty(draft) && canWrite.value, act => ask({ type: "loss", title: "Leave without saving?", act }))
+  useGuard(isDirty(draft) && isEditable, act => ask({ type: "loss", title: "Leave without saving?", act }))
 
   const save = () => {
-    if (base !== undefined && canWrite.value) void editing.write(base).then(outcome => ask(after(outcome)))
+    if (base !== undefined && isEditable) void editing.write(base).then(outcome => ask(after(outcome)))
   }
   const take = (value: string) => {
     close()
@@ -179,13 +198,17 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const history = (
     <History
       {...{ namespace, entryKey, revision }}
-      onTake={!isOpen || !canWrite.value ? undefined : isEdited(draft) ? askToTake : take}
+      onTake={!isOpen || !isEditable ? undefined : isEdited(draft) ? askToTake : take}
     />
   )
   return (
     <section class="pane item" aria-label="Entry">
       <PaneHead title={entryKey} isName back={{ href: href("store", namespace), label: "All keys" }}>
         {present !== undefined && <span class="badge info">version {present.version}</span>}
+        <CopyMenu
+          copies={ofEntry(place(), namespace, entryKey)}
+          {...(present !== undefined && { value: () => present.value })}
+        />
       </PaneHead>
       {isOpen ? (
         <>
@@ -197,11 +220,13 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
             note={present !== undefined && <EntryFacts entry={present} />}
           >
             <Banner tone="bad" text={problem} />
+            {isOwn && <OfService isUnlocked={isUnlocked} onUnlock={() => setUnlocked(true)} />}
             {tab === "history" ? (
               history
             ) : (
               <ValueTab
                 editing={editing}
+                isEditable={isEditable}
                 onCompare={() => ask({ type: "conflict" })}
                 onDelete={() => ask({ type: "delete" })}
                 onDiscard={discard}
@@ -219,8 +244,14 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
           <Banner tone="bad" text={problem} />
           <p class="empty" role="status">
             {stored === "absent" ? "This entry does not exist." : problem === "" && "Loading…"}
+            {stored === "absent" && isEditable && (
+              <span class="empty-action">
+                <Button text="Create this entry" look="small" onClick={() => setCreating(true)} />
+              </span>
+            )}
           </p>
           {stored === "absent" && history}
+          {isCreating && <NewEntry namespace={namespace} initialKey={entryKey} onClose={() => setCreating(false)} />}
         </>
       )}
     </section>

@@ -1,13 +1,14 @@
 /** The changes of one entry, from the change log. */
 import { useRef, useState } from "preact/hooks"
 import { format } from "../JsonText.ts"
+import { readEnd } from "../Service/LogEnd.ts"
 import { retryUntilDone } from "../Service/Pause.ts"
 import { Button } from "../Widgets/Controls.tsx"
 import { now, useWork } from "../Widgets/Hooks.ts"
 import { indexAfter, isAlone } from "../Widgets/Pane.tsx"
 import { ago, dateAndTime, isolated } from "../Widgets/Text.ts"
 import { Diff } from "../Widgets/VisibleText.tsx"
-import { historyOf, readEnd } from "./Entries.ts"
+import { historyOf } from "./Entries.ts"
 import { type HistoryPart, isExpiry, nothing, plus, type TextChange } from "./OpenEntry.ts"
 
 interface Props {

@@ -51,13 +51,23 @@ const KeyField = (props: { readonly text: string; readonly onInput: (typed: stri
   )
 }
 
-export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; readonly onClose: () => void }) => {
-  const [key, setKey] = useState("")
+interface Props {
+  readonly namespace: string
+  /** The key that the field has at first. */
+  readonly initialKey?: string
+  readonly onClose: () => void
+}
+
+export const NewEntry = ({ initialKey = "", namespace, onClose }: Props) => {
+  const [key, setKey] = useState(initialKey)
   const [text, setText] = useState(initial)
   const [expiry, setExpiry] = useState(kept)
   const [problem, setProblem] = useState<Problem>()
   const { failure, clearFailure, isBusy, run } = useAttempt()
-  const { ask, isAsked, leave, stay } = useQuestion(key !== "" || text !== initial || expiry.kind !== "kept", onClose)
+  const { ask, isAsked, leave, stay } = useQuestion(
+    key !== initialKey || text !== initial || expiry.kind !== "kept",
+    onClose
+  )
 
   const save = async () => {
     const found = problemOf(text)

@@ -1,16 +1,19 @@
 /** The entries of the store: namespaces, their keys, and one entry. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { canWrite } from "../Service/Connection.ts"
+import { ofNamespace } from "../Service/Copies.ts"
 import { href, route } from "../Service/Navigation.ts"
 import { Button, IconButton } from "../Widgets/Controls.tsx"
+import { CopyMenu, place } from "../Widgets/CopyMenu.tsx"
 import { now, useDebounced } from "../Widgets/Hooks.ts"
+import { cutMiddle, isOfService, Name } from "../Widgets/Names.tsx"
 import { ListFoot, PaneHead, SearchField } from "../Widgets/Pane.tsx"
 import { ago, count, counted, isolated, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { EntryPanel } from "./EntryPanel.tsx"
 import { KeyList } from "./KeyList.ts"
-import { NamespacePane } from "./NamespacePane.tsx"
-import { remember } from "./Namespaces.ts"
+import { NamespacePane } from "./Namespaces/NamespacePane.tsx"
+import { remember } from "./Namespaces/Namespaces.ts"
 import { NewEntry } from "./NewEntry.tsx"
 import { Transfer } from "./Transfer.tsx"
 
@@ -27,16 +30,19 @@ interface KeyPaneProps {
 const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
   const [dialog, setDialog] = useState<"new" | "transfer">()
   const { isComplete, isLive, isLoading, items, namespace, problem, revision, total } = list
+  const isEditable = canWrite.value && !isOfService(namespace)
   // The items are changed in place.
   const version = revision.value
+  const presentIndex = useMemo(() => items.findIndex(({ key }) => key === present), [version, items.length, present])
   return (
     <section class="pane list" aria-label="Keys">
       <PaneHead title={namespace} isName back={{ href: href("store"), label: "All namespaces" }}>
-        <IconButton icon="down" label="Import and export" onClick={() => setDialog("transfer")} />
-        {canWrite.value && <Button text="New" look="small primary" icon="plus" onClick={() => setDialog("new")} />}
+        <IconButton icon="transfer" label="Import and export" onClick={() => setDialog("transfer")} />
+        {isEditable && <Button text="New" look="small primary" icon="plus" onClick={() => setDialog("new")} />}
       </PaneHead>
       <div class="pane-head">
         <SearchField label="Keys that start with" placeholder="Key prefix" value={prefix} onInput={onPrefix} />
+        <CopyMenu copies={ofNamespace(place(), namespace)} />
       </div>
       {problem.value !== "" && (
         <p class="banner bad" role="alert">
@@ -46,6 +52,15 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
       {items.length === 0 && (isComplete.value || total === 0) ? (
         <p class="empty">
           {prefix === "" ? "This namespace has no entries." : `No key starts with “${isolated(prefix)}”.`}
+          {isEditable && prefix !== "" && (
+            <span class="empty-action">
+              <Button
+                text={`Create ${isolated(cutMiddle(prefix, 32))}`}
+                look="small"
+                onClick={() => setDialog("new")}
+              />
+            </span>
+          )}
         </p>
       ) : (
         <VirtualList
@@ -53,6 +68,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
           count={items.length}
           rowHeight={48}
           revision={version}
+          presentIndex={presentIndex}
           keyOf={index => items[index]?.key ?? index}
           onEnd={() => void list.loadMore()}
           row={index => {
@@ -64,8 +80,8 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
                 href={href("store", namespace, item.key)}
                 aria-current={item.key === present ? "true" : undefined}
               >
-                <span class="row-title mono" dir="auto">
-                  {visible(item.key)}
+                <span class="row-title mono">
+                  <Name text={item.key} />
                 </span>
                 <span class="row-note">
                   v{item.version} · {isolated(item.updatedBy)} · {ago(item.updatedAt, now.value)}
@@ -75,11 +91,27 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
           }}
         />
       )}
+      {present !== undefined && presentIndex === -1 && items.length > 0 && (
+        <a class="row two row-apart" href={href("store", namespace, present)} aria-current="true">
+          <span class="row-title mono">
+            <Name text={present} />
+          </span>
+          <span class="row-note">
+            {isComplete.value ? "Not among these keys" : "Further down, where the list is not loaded yet"}
+          </span>
+        </a>
+      )}
       <ListFoot isLive={isLive.value}>
         {total !== undefined ? counted(total, "entry", "entries") : isLoading.value && "Loading…"}
         {items.length < (total ?? 0) && `, ${count(items.length)} loaded`}
       </ListFoot>
-      {dialog === "new" && <NewEntry namespace={namespace} onClose={() => setDialog(undefined)} />}
+      {dialog === "new" && (
+        <NewEntry
+          namespace={namespace}
+          initialKey={items.length === 0 ? prefix : ""}
+          onClose={() => setDialog(undefined)}
+        />
+      )}
       {dialog === "transfer" && <Transfer list={list} onClose={() => setDialog(undefined)} />}
     </section>
   )

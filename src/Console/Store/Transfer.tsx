@@ -7,6 +7,7 @@ import { download } from "../Service/Page.ts"
 import { Button } from "../Widgets/Controls.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { useAttempt, useGuard } from "../Widgets/Hooks.ts"
+import { isOfService } from "../Widgets/Names.tsx"
 import { bytes, counted, visible } from "../Widgets/Text.ts"
 import { bounds, exportLines, importFile } from "./EntryFile.ts"
 import type { KeyList } from "./KeyList.ts"
@@ -75,6 +76,8 @@ const ImportForm = ({ isBusy, onImport }: ImportProps) => {
 
 export const Transfer = ({ list, onClose }: Props) => {
   const [progress, setProgress] = useState("")
+  // The number changes while the dialog is open.
+  const isEmpty = list.revision.value >= 0 && list.total === 0
   const { failure, isBusy, run: attempt } = useAttempt()
   const [written, setWritten] = useState<number>()
   const [stopped, setStopped] = useState<Stopped>()
@@ -130,9 +133,10 @@ export const Transfer = ({ list, onClose }: Props) => {
         Concurrent changes may or may not be included.
       </p>
       <div class="actions">
-        <Button text="Export" icon="down" isDisabled={isBusy} onClick={exportAll} />
+        <Button text="Export" icon="down" isDisabled={isBusy || isEmpty} onClick={exportAll} />
+        {isEmpty && <span class="muted">There is nothing to export.</span>}
       </div>
-      {canWrite.value && <ImportForm isBusy={isBusy} onImport={importAll} />}
+      {canWrite.value && !isOfService(list.namespace) && <ImportForm isBusy={isBusy} onImport={importAll} />}
       <p class={failure === "" ? "note" : "note bad"} role="status">
         {failure === "" ? progress : `${failure} ${progress === "" ? "" : `(${progress})`}`}
       </p>

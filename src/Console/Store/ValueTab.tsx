@@ -56,20 +56,23 @@ export const ExpiryField = ({ expiry, onChange, stored }: ExpiryProps) => {
 
 interface Props {
   readonly editing: EntryEditing
+  /** False for a key that only reads, and for records of the gateway. */
+  readonly isEditable: boolean
   readonly onCompare: () => void
   readonly onDelete: () => void
   readonly onDiscard: () => void
   readonly onSave: () => void
 }
 
-const EntryActions = ({ editing: { dispatch, draft, stored }, onDelete, onDiscard, onSave }: Props) => {
+const EntryActions = ({ editing: { dispatch, draft, stored }, isEditable, onDelete, onDiscard, onSave }: Props) => {
   const expiresAt = draft.base?.expiresAt ?? null
   const isChanged = isDirty(draft)
-  if (!canWrite.value) {
+  if (!isEditable) {
     return (
       <div class="pane-actions">
         <p class="muted">
-          {expiresAt === null ? "Never expires." : `Expires ${dateAndTime(expiresAt)}.`} This key is read-only.
+          {expiresAt === null ? "Never expires." : `Expires ${dateAndTime(expiresAt)}.`}
+          {!canWrite.value && " This key is read-only."}
         </p>
       </div>
     )
@@ -96,7 +99,7 @@ const changeOf = ({ absence, draft, stored }: EntryEditing): string =>
     : `${isolated(stored.updatedBy)} changed this entry to version ${stored.version} while you were editing version ${draft.base?.version}.`
 
 export const ValueTab = (props: Props) => {
-  const { editing, onCompare, onSave } = props
+  const { editing, isEditable, onCompare, onSave } = props
   const { absence, dispatch, draft, stored } = editing
   const isOutdated = isBehind(draft, stored)
   return (
@@ -116,7 +119,7 @@ export const ValueTab = (props: Props) => {
       <JsonEditor
         label="Value"
         text={draft.text}
-        isReadOnly={!canWrite.value}
+        isReadOnly={!isEditable}
         problem={draft.problem}
         onInput={text => dispatch({ type: "typed", text })}
         onSave={onSave}

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact"
 import { useId, useLayoutEffect, useRef } from "preact/hooks"
 import { Icon } from "./Controls.tsx"
+import { Name } from "./Names.tsx"
 import { visible } from "./Text.ts"
 
 interface HeadProps {
@@ -19,8 +20,12 @@ export const PaneHead = ({ back, children, hint, isName = false, title }: HeadPr
     <a class="button quiet icon-only only-narrow" href={back.href} aria-label={back.label}>
       <Icon name="back" />
     </a>
-    <h2 class={isName ? "pane-title mono" : "pane-title"} title={hint ?? visible(title)} dir="auto">
-      {visible(title)}
+    <h2
+      class={isName ? "pane-title mono" : "pane-title"}
+      title={hint ?? visible(title)}
+      dir={isName ? undefined : "auto"}
+    >
+      {isName ? <Name text={title} /> : visible(title)}
     </h2>
     {children}
   </div>

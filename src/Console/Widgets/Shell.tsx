@@ -4,7 +4,9 @@ import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef, useState } from "preact/hooks"
 import { Button, Form, Icon, type IconName, Mark } from "./Controls.tsx"
 
-type Theme = "system" | "light" | "dark"
+export const themes = ["system", "light", "dark"] as const
+
+export type Theme = (typeof themes)[number]
 
 const storageName = "causeway.theme"
 const stored = localStorage.getItem(storageName)
@@ -15,6 +17,15 @@ const systemDark = matchMedia("(prefers-color-scheme: dark)")
 /** Whether the page is dark. Plots need it, as they draw their own colors. */
 export const isDark = signal(false)
 
+const forcedColors = matchMedia("(forced-colors: active)")
+
+/** Whether the system replaces the colors of the page, as for a high contrast. */
+export const hasForcedColors = signal(forcedColors.matches)
+
+forcedColors.addEventListener("change", () => {
+  hasForcedColors.value = forcedColors.matches
+})
+
 export const applyTheme = (): void => {
   const { value } = theme
   document.documentElement.dataset.theme = value
@@ -24,7 +35,7 @@ export const applyTheme = (): void => {
 systemDark.addEventListener("change", applyTheme)
 
 /** Sets the theme for all tabs. */
-const chooseTheme = (chosen: Theme): void => {
+export const chooseTheme = (chosen: Theme): void => {
   theme.value = chosen
   if (chosen === "system") localStorage.removeItem(storageName)
   else localStorage.setItem(storageName, chosen)

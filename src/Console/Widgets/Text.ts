@@ -5,6 +5,7 @@ const units = ["B", "KiB", "MiB", "GiB", "TiB"] as const
 
 /** A size, such as `1.5 MiB`. */
 export const bytes = (count: number): string => {
+  if (!Number.isFinite(count)) return "–"
   let value = count
   let unit = 0
   while (value >= 1024 && unit < units.length - 1) {
@@ -61,12 +62,22 @@ const dateFormat = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeS
 export const time = (at: number): string => timeFormat.format(at)
 export const dateAndTime = (at: number): string => dateFormat.format(at)
 
+/** A time, with its date unless it is today. */
+export const timeOrDate = (at: number, now = Date.now()): string =>
+  new Date(at).toDateString() === new Date(now).toDateString() ? time(at) : dateAndTime(at)
+
+const shortDate = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" })
+
+/** A time for a column, with its day unless it is today: `27 Nov 12:03:10`. */
+export const shortTime = (at: number, now = Date.now()): string =>
+  new Date(at).toDateString() === new Date(now).toDateString() ? time(at) : `${shortDate.format(at)} ${time(at)}`
+
 /** The time since `at` in one unit, such as `5 min ago`. Both are epoch milliseconds. */
 export const ago = (at: number, now: number): string => {
   const seconds = Math.round((now - at) / 1000)
   if (seconds < 5) return "now"
   const [size, unit] = spans.find(([size]) => seconds >= size)!
-  return `${Math.round(seconds / size)} ${unit} ago`
+  return `${Math.floor(seconds / size)} ${unit} ago`
 }
 
 /** A name with its hidden characters, and spaces at its ends, replaced by visible ones. */

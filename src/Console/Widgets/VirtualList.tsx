@@ -25,6 +25,8 @@ interface VirtualListProps {
   readonly onEnd?: () => void
   /** Called with the range of the rendered rows, which includes some rows out of view. */
   readonly onRange?: (first: number, last: number) => void
+  /** The row that is scrolled into view when it becomes known; -1 while it is not. */
+  readonly presentIndex?: number
   readonly role?: "list" | "log"
   /** Whether the rows are still being loaded. Screen readers do not announce them then. */
   readonly isBusy?: boolean
@@ -72,6 +74,12 @@ const useRows = (props: VirtualListProps, box: RefObject<HTMLDivElement | null>)
   useLayoutEffect(() => {
     if (isFollowing && isAtEnd.current && box.current !== null) box.current.scrollTop = box.current.scrollHeight
   }, [isFollowing, count, total, virtualizer.scrollRect?.height, props.revision, props.endRequest])
+
+  const { presentIndex = -1 } = props
+  const isPresent = presentIndex !== -1
+  useEffect(() => {
+    if (isPresent) virtualizer.scrollToIndex(presentIndex, { align: "auto" })
+  }, [isPresent, isPresent && keyOf(presentIndex)])
 
   const first = rows[0]?.index ?? 0
   const last = rows.at(-1)?.index ?? -1

@@ -14,6 +14,7 @@ import type { ReachablePeer } from "../SessionNodes.ts"
 import type { SessionsBusy } from "../Sessions.ts"
 import {
   decodeReply,
+  encodeActivityRequest,
   encodeCommand,
   encodeTransfer,
   type NodeLinkError,
@@ -254,6 +255,16 @@ class SecretLink implements NodeLinkShape {
       encode: () => encodeTransfer({ node: to.node, ...transferred })
     }
     return Effect.map(this.transmit(to, message), ({ is }) => is === "adopted")
+  }
+
+  readonly activity: NodeLinkShape["activity"] = (of, wanted) => {
+    const message = {
+      ...{ path: paths.activity, tenant: "", name: "activity", isFile: false },
+      encode: () => encodeActivityRequest({ node: of.node, ...wanted })
+    }
+    return Effect.map(this.transmit(of, message), reply =>
+      reply.is === "recorded" ? Option.some(reply.recorded) : Option.none()
+    )
   }
 
   private transmit({ address, node }: ReachablePeer, { encode, isFile, name, path, tenant }: Message) {

@@ -6,6 +6,8 @@
 import { createHash } from "node:crypto"
 import type { TlsOptions } from "node:tls"
 import { Context, Duration, type Effect, Either, Option, Redacted, Schema } from "effect"
+import type { Recorded } from "../../Operations/Activity/Model.ts"
+import type { Wanted } from "../../Operations/Activity/Recorder.ts"
 import type { Answer } from "../Protocol/Answer.ts"
 import { optional } from "../Protocol/Fields.ts"
 import { frameBytes } from "../Protocol/Limits.ts"
@@ -18,7 +20,7 @@ import type { SessionsBusy, TransferredSession } from "../Sessions.ts"
 export const commandBytes = 4 * frameBytes
 
 /** The HTTP paths of a node. Nodes of different versions run together during an upgrade, so they stay the same. */
-export const paths = { command: "/commands", transfer: "/transfers" } as const
+export const paths = { command: "/commands", transfer: "/transfers", activity: "/activity" } as const
 
 /** The header with the tenant of a command. The tenant's share is checked before the command is read. */
 export const tenantHeader = "causeway-tenant"
@@ -83,6 +85,18 @@ export const encodeTransfer: (transfer: Transfer) => string = Schema.encodeSync(
 /** Parses a transfer. None has no reason: the text may contain secrets. */
 export const decodeTransfer: (text: unknown) => Option.Option<Transfer> = Schema.decodeUnknownOption(TransferText)
 
+/** Asks a node what it has recorded. It is for no tenant. */
+const ActivityRequest = Schema.Struct({ node: Schema.String, lastMs: Schema.Number, most: Schema.Number })
+
+export type ActivityRequest = typeof ActivityRequest.Type
+
+const ActivityText = Schema.parseJson(ActivityRequest)
+
+export const encodeActivityRequest: (request: ActivityRequest) => string = Schema.encodeSync(ActivityText)
+
+export const decodeActivityRequest: (text: unknown) => Option.Option<ActivityRequest> =
+  Schema.decodeUnknownOption(ActivityText)
+
 /** The tenant of a session. */
 export const tenantOf = (session: string): string => session.slice(0, session.indexOf("/"))
 
@@ -92,6 +106,8 @@ export type Reply =
   | { readonly is: "failure"; readonly failure: Failure }
   /** The session belongs to the node now. */
   | { readonly is: "adopted" }
+  /** What the node has recorded. */
+  | { readonly is: "recorded"; readonly recorded: Recorded }
   /** Another tenant needed the place of the command. It may have been carried out. */
   | { readonly is: "displaced" }
   /** The session does not belong to the node, or the command is for another run. Nothing was done. */
@@ -171,6 +187,11 @@ export interface NodeLinkShape {
     to: ReachablePeer,
     transferred: TransferredSession
   ) => Effect.Effect<boolean, NodeLinkError | SessionsBusy>
+  /** What another node has recorded; none if it records nothing. */
+  readonly activity: (
+    of: ReachablePeer,
+    wanted: Wanted
+  ) => Effect.Effect<Option.Option<Recorded>, NodeLinkError | SessionsBusy>
 }
 
 /** The link to other nodes; none if this node is alone or has no settings for it. */

@@ -9,6 +9,7 @@ import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import { type Context, Duration, Effect, Either, Exit, Fiber, FiberSet, Option, Scope, type Tracer } from "effect"
 import * as Supervision from "../../base/Supervision.ts"
 import { type ListenFailed, listenFailed } from "../../Http/ListenFailed.ts"
+import { Recorder } from "../../Operations/Activity/Recorder.ts"
 import { type Claim, type FairPool, sharedPool } from "../FairPool.ts"
 import {
   defect,
@@ -23,6 +24,7 @@ import { SessionNodes } from "../SessionNodes.ts"
 import { Sessions, type SessionsBusy } from "../Sessions.ts"
 import {
   commandBytes,
+  decodeActivityRequest,
   decodeCommand,
   decodeTransfer,
   encodeReply,
@@ -126,6 +128,7 @@ interface Node {
   readonly self: string
   readonly sessions: Context.Tag.Service<Sessions>
   readonly files: FairPool
+  readonly recorder: Context.Tag.Service<Recorder>
 }
 
 /** The work for a command. Files hold their memory until they are sent. */
@@ -158,10 +161,25 @@ const ofTransfer = ({ self, sessions }: Node, text: string): Work | undefined =>
   }
 }
 
+/** The work for a node that asks what this one has recorded. */
+const ofActivity = ({ recorder, self }: Node, text: string): Work | undefined => {
+  const decoded = Option.getOrUndefined(decodeActivityRequest(text))
+  if (decoded === undefined) return undefined
+  const { node, ...wanted } = decoded
+  return {
+    ...{ tenant: "", actor: "", name: "activity" },
+    run: send =>
+      Effect.flatMap(node === self ? recorder.read(wanted) : Effect.succeedNone, recorded =>
+        send(Option.isNone(recorded) ? { is: "not_owner" } : { is: "recorded", recorded: recorded.value })
+      )
+  }
+}
+
 /** The work by path; `undefined` for a malformed text. */
 const works: ReadonlyMap<string | undefined, (node: Node, text: string) => Work | undefined> = new Map([
   [paths.command, ofCommand],
-  [paths.transfer, ofTransfer]
+  [paths.transfer, ofTransfer],
+  [paths.activity, ofActivity]
 ])
 
 const executeWork = (
@@ -275,7 +293,8 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
   Effect.gen(function* () {
     const sessions = yield* Sessions
     const { advertise, self: node } = yield* SessionNodes
-    const self: Node = { self: node, sessions, files: makeFileMemory(options.fileBytes) }
+    const recorder = yield* Recorder
+    const self: Node = { self: node, sessions, files: makeFileMemory(options.fileBytes), recorder }
     const work = yield* Effect.acquireRelease(Scope.make(), scope =>
       Supervision.within(interruptionTimeout, Scope.close(scope, Exit.void))
     )

@@ -6,6 +6,7 @@ import {
   type ActivePosition,
   type ActiveQuery,
   type Activity,
+  type ActivityCount,
   type Append,
   type Checkpoint,
   type EventPage,
@@ -126,6 +127,18 @@ class Stored {
     return found.sort((a, b) => (isBefore ? compare(b, a) : compare(a, b))).slice(0, query.limit)
   }
 
+  counts(limit: number, tenant?: string): ReadonlyArray<ActivityCount> {
+    const tenantOf = (session: string) => session.slice(0, session.indexOf("/"))
+    const counted = [...this.histories]
+      .filter(([session]) => tenant === undefined || tenantOf(session) === tenant)
+      .slice(0, limit)
+      .map(([session, { activity }]) => ({ tenant: tenantOf(session), ...activity }))
+    return [...Map.groupBy(counted, one => JSON.stringify(one)).values()].map(same => ({
+      ...same[0]!,
+      count: same.length
+    }))
+  }
+
   saveCheckpoint(session: string, checkpoint: Checkpoint): void {
     const { epoch, seq } = checkpoint
     const held = this.histories.get(session)
@@ -188,6 +201,7 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
     configuration: session => Effect.sync(() => stored.configuration(session)),
     summaries: sessions => Effect.sync(() => sessions.map(session => stored.summary(session))),
     active: query => Effect.sync(() => stored.active(query)),
+    counts: (limit, tenant) => Effect.sync(() => stored.counts(limit, tenant)),
     sessions: (after, limit) =>
       Effect.sync(() => {
         const all = [...new Set([...histories.keys(), ...configurations.keys()])].sort()

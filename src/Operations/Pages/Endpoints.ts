@@ -190,10 +190,8 @@ const withRoutes = (page: StaticFile, routes: string): StaticFile => {
 }
 
 /** Removes routes that are disabled, so that no page uses them. */
-const served = (routes: Routes, pages: PagesShape, { json, prometheus, token }: MetricsRoutesShape): Routes => ({
+const served = (routes: Routes, pages: PagesShape, { json }: MetricsRoutesShape): Routes => ({
   ...routes,
-  metrics: prometheus && Option.isNone(token) ? routes.metrics : undefined,
-  lockedMetrics: prometheus && Option.isSome(token) ? routes.lockedMetrics : undefined,
   metricsJson: json ? routes.metricsJson : undefined,
   console: pages.console ? routes.console : undefined,
   reference: pages.reference ? routes.reference : undefined

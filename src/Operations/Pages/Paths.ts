@@ -7,11 +7,8 @@ export interface Routes {
   readonly gateway: string | undefined
   readonly health: string | undefined
   readonly ready: string | undefined
-  /** `/metrics`, if it is served without a token. */
-  readonly metrics: string | undefined
-  /** `/metrics`, if it is served and requires a separate token. */
-  readonly lockedMetrics: string | undefined
-  /** `/api/metrics`, if it is served. */
+  readonly activity: string | undefined
+  /** `/api/metrics`, which is served in dev mode only. */
   readonly metricsJson: string | undefined
   readonly openApi: string | undefined
   readonly asyncApi: string | undefined

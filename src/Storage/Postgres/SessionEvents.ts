@@ -180,6 +180,7 @@ export const make = (
       configuration: session => reads.read(SessionQueries.configuration(session)),
       summaries: sessions => reads.read(SessionQueries.summaries(sessions)),
       active: query => reads.read(SessionQueries.active(query)),
+      counts: (limit, tenant) => reads.read(SessionQueries.counts(limit, tenant)),
       sessions: (after, limit) => reads.read(SessionQueries.sessions(after, limit)),
       unfinished: reads.read(SessionQueries.unfinished(node, millis)),
       isShared: true,

@@ -170,6 +170,7 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
               : Effect.void
         ),
       active: query => read(queries => queries.active(query)),
+      counts: (limit, tenant) => read(queries => queries.counts(limit, tenant)),
       sessions: (after, limit) => read(queries => queries.sessions(after, limit)),
       find: session => find(queries => queries.find(session), session),
       read: (session, after, limit) =>

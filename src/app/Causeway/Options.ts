@@ -92,11 +92,11 @@ type Contains<Api, Names> = Extract<PartsOf<Api>, Names>
 
 /** The options that the groups of an api make necessary. */
 export type Needed<Api> = If<
-  Contains<Api, "kv" | "cluster" | "health" | "gateway" | "sessions" | "agUi" | "chat">,
+  Contains<Api, "kv" | "cluster" | "health" | "activity" | "gateway" | "sessions" | "agUi" | "chat">,
   { readonly store: Layer.Layer<Store | ChangeLog, unknown, unknown> }
 > &
   If<
-    Contains<Api, "kv" | "cluster" | "description" | "gateway" | "sessions" | "agUi" | "chat">,
+    Contains<Api, "kv" | "cluster" | "description" | "activity" | "gateway" | "sessions" | "agUi" | "chat">,
     { readonly identity: Identify<unknown> }
   > &
   If<Contains<Api, "gateway">, { readonly gateway: Layer.Layer<Socket, unknown, unknown> }> &

@@ -15,6 +15,7 @@ import { type HistoryBody, type JsonBody, type ObjectBody, Part } from "../../Ht
 import { DescriptionGroup } from "../../Http/OpenApi/Api.ts"
 import { endpointsOf } from "../../Http/Router.ts"
 import { KvGroup } from "../../Kv/Api.ts"
+import { ActivityGroup } from "../../Operations/Activity/Api.ts"
 import { ClusterGroup } from "../../Operations/Cluster/Api.ts"
 import { HealthGroup } from "../../Operations/Health/Api.ts"
 import { MetricsGroup } from "../../Operations/Metrics/Api.ts"
@@ -26,6 +27,7 @@ export const groups = {
   cluster: ClusterGroup,
   health: HealthGroup,
   metrics: MetricsGroup,
+  activity: ActivityGroup,
   description: DescriptionGroup,
   gateway: GatewayGroup,
   sessions: SessionsGroup,

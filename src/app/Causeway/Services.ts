@@ -17,6 +17,9 @@ import { endpoints as description } from "../../Http/OpenApi/Endpoints.ts"
 import { admits, FeedOrigins } from "../../Http/Origin.ts"
 import * as ChangeFeed from "../../Kv/ChangeFeed.ts"
 import { endpoints as kv } from "../../Kv/Endpoints.ts"
+import { endpoints as activity } from "../../Operations/Activity/Endpoints.ts"
+import * as Recorder from "../../Operations/Activity/Recorder.ts"
+import * as ActivityReport from "../../Operations/Activity/Report.ts"
 import { endpoints as cluster } from "../../Operations/Cluster/Endpoints.ts"
 import { endpoints as health } from "../../Operations/Health/Endpoints.ts"
 import * as Health from "../../Operations/Health/Report.ts"
@@ -45,8 +48,7 @@ const routesOf = (api: ReflectedApi): Routes => ({
   gateway: pathIn(api, "gateway", "connect"),
   health: pathIn(api, "health", "status"),
   ready: pathIn(api, "health", "ready"),
-  metrics: pathIn(api, "metrics", "prometheus"),
-  lockedMetrics: pathIn(api, "metrics", "prometheus"),
+  activity: pathIn(api, "activity", "activity"),
   metricsJson: pathIn(api, "metrics", "json"),
   openApi: pathIn(api, "description", "openapi"),
   asyncApi: pathIn(api, "description", "asyncapi"),
@@ -76,8 +78,8 @@ export const handlersIn = (api: ReflectedApi, parts: ReadonlySet<string>) => {
     : Effect.fail(new NotFound({ error: "Not found" }))
   const routes = routesOf(api)
   const pages = { console: consoleEndpoints(routes), reference: referenceEndpoints(routes) }
-  return Object.entries({ ...handlersOf(api, protocol), gateway, sessions, agUi, chat, ...pages }).filter(([name]) =>
-    parts.has(name)
+  return Object.entries({ ...handlersOf(api, protocol), activity, gateway, sessions, agUi, chat, ...pages }).filter(
+    ([name]) => parts.has(name)
   )
 }
 
@@ -106,6 +108,7 @@ export const services = (options: Options, parts: ReadonlySet<string>): Erased =
   const tasks: Erased = Layer.mergeAll(
     parts.has("kv") ? ChangeFeed.layerMetrics : none,
     hasStore ? Housekeeping.layer(age) : none,
+    parts.has("activity") ? ActivityReport.layer : none,
     parts.has("health") ? (options.upstream === undefined ? Health.layerChecks(checks) : Health.layer(checks)) : none
   )
   const served: Erased = Layer.merge(parts.has("kv") ? ChangeFeed.layer : none, gateway)
@@ -113,6 +116,8 @@ export const services = (options: Options, parts: ReadonlySet<string>): Erased =
     Layer.provideMerge(served),
     Layer.provideMerge(store as Erased),
     Layer.provideMerge(upstream as Erased),
+    // The gateway, which serves what this node has recorded to others, is built after it.
+    Layer.provideMerge(parts.has("activity") ? Recorder.layer : none),
     Layer.provideMerge(common(options))
   )
 }

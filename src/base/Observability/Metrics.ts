@@ -9,6 +9,8 @@ import * as Samples from "./Samples.ts"
 export class Metrics extends Context.Tag("causeway/Metrics")<
   Metrics,
   {
+    /** All series with their present values. */
+    readonly samples: Effect.Effect<ReadonlyArray<Samples.Sample>>
     /** All series as the JSON text of `{metrics: […]}`. */
     readonly json: Effect.Effect<string>
     /** All series in the Prometheus text exposition format 0.0.4. */
@@ -39,6 +41,7 @@ export const layer: Layer.Layer<Metrics> = Layer.merge(
         Effect.map(pairs => Samples.fromSnapshot(pairs, tags))
       )
       return {
+        samples,
         json: Effect.map(samples, Samples.toJson),
         prometheus: Effect.map(samples, Samples.toPrometheus),
         measure: measurement =>

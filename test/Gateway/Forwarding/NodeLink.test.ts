@@ -10,6 +10,7 @@ import * as Security from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import { formatAddress, parseAddress } from "../../../src/Gateway/Forwarding/Settings.ts"
 import { SessionElsewhere } from "../../../src/Gateway/SessionEvents.ts"
 import { type Caller, SessionConflict, SessionsBusy, type TransferredSession } from "../../../src/Gateway/Sessions.ts"
+import { Recorder } from "../../../src/Operations/Activity/Recorder.ts"
 import { listening } from "../../Listening.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { test } from "../../Tests.ts"
@@ -63,6 +64,27 @@ describe("the link between nodes", () => {
     const before = calls.length
     assert.deepStrictEqual(yield* link.send(owner(address), command("for another", "b")), { is: "not_owner" })
     assert.lengthOf(calls, before)
+  })
+
+  test.scopedLive("carries what a node has recorded, and nothing for another run of it", function* () {
+    const wanted = { lastMs: 60_000, most: 10 }
+    const asked: Array<unknown> = []
+    const recorded = { since: 1, breakers: [], series: { at: [1, 2] } } as never
+    const read = (given: unknown) =>
+      Effect.as(
+        Effect.sync(() => asked.push(given)),
+        Option.some(recorded)
+      )
+    const { address } = yield* Effect.provideService(server(unused), Recorder, { read })
+    const link = yield* NodeClient.make(secret)
+    assert.deepStrictEqual(yield* link.activity(owner(address), wanted), Option.some(recorded))
+    assert.deepStrictEqual(asked, [wanted])
+    assert.deepStrictEqual(yield* link.activity({ node: "b", address }, wanted), Option.none())
+    assert.lengthOf(asked, 1)
+    const { address: silent } = yield* server(unused)
+    assert.deepStrictEqual(yield* link.activity(owner(silent), wanted), Option.none())
+    const stranger = yield* NodeClient.make(Redacted.make("another secret of at least 32 characters"))
+    assert.strictEqual(yield* failureOf(stranger.activity(owner(address), wanted)), "NodeUnreachable")
   })
 
   test.scopedLive("refuses peers with another secret or none", function* () {

@@ -77,6 +77,7 @@ const make = Effect.gen(function* () {
       NodeLink,
       Option.some({
         transfer: () => Effect.dieMessage("not expected"),
+        activity: () => Effect.dieMessage("not expected"),
         send: (_: unknown, command: Command) =>
           Effect.sync((): Reply => {
             sent.push(command)

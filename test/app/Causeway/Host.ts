@@ -10,6 +10,7 @@ import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Effect, Layer, Logger, Option, Schema } from "effect"
 import { WebSocket } from "ws"
 import {
+  ActivityRoutes,
   AgUiRoutes,
   ApiError,
   Causeway,
@@ -47,6 +48,7 @@ const Shop = HttpApi.make("shop")
   .add(OrdersGroup)
   .add(KvRoutes.prefix("/store"))
   .add(ClusterRoutes.prefix("/store"))
+  .add(ActivityRoutes.prefix("/store"))
   .add(HealthRoutes.prefix("/probes"))
   .add(MetricsGroup.prefix("/internal"))
   .add(DescriptionRoutes.prefix("/docs"))

@@ -6,6 +6,7 @@ import { activityOf, matching, positionOf } from "../../../Gateway/SessionEvents
 import {
   type ActivePosition,
   type ActiveQuery,
+  type ActivityCount,
   type Checkpoint,
   type EventPage,
   type History,
@@ -155,6 +156,19 @@ export const active = (query: ActiveQuery): Query<ReadonlyArray<ActivePosition>>
     decode: rows => (rows as ReadonlyArray<readonly [number, string]>).map(([at, session]) => ({ at, session }))
   }
 }
+
+/** The numbers of at most `limit` sessions by tenant and activity. */
+export const counts = (limit: number, tenant?: string): Query<ReadonlyArray<ActivityCount>> => ({
+  text: `SELECT tenant, activity, count(*) FROM (
+      SELECT tenant, activity FROM causeway.histories ${tenant === undefined ? "" : "WHERE tenant = $2"}
+      ORDER BY tenant LIMIT $1
+    ) counted GROUP BY tenant, activity`,
+  values: tenant === undefined ? [limit] : [limit, tenant],
+  decode: rows =>
+    (rows as ReadonlyArray<readonly [string, number, number]>).map(([tenant, activity, count]) => ({
+      ...{ tenant, ...activityOf(activity), count }
+    }))
+})
 
 /** Sessions of which a history or a launch configuration is stored, after another one. */
 export const sessions = (after: string, limit: number): Query<ReadonlyArray<string>> => ({

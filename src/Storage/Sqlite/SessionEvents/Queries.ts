@@ -4,6 +4,7 @@ import { activityOf, type BitFilter, bitFilter, positionOf } from "../../../Gate
 import {
   type ActivePosition,
   type ActiveQuery,
+  type ActivityCount,
   type Checkpoint,
   type EventPage,
   type History,
@@ -19,6 +20,10 @@ import type { ReadConnection } from "../Database/ReadConnection.ts"
 import { lastEventAt } from "./Tables.ts"
 
 interface SummaryRow extends Pick<Summary, "headSeq" | "lastEventAt"> {
+  readonly activity: number
+}
+
+interface CountRow extends Pick<ActivityCount, "tenant" | "count"> {
   readonly activity: number
 }
 
@@ -72,6 +77,12 @@ export class Queries {
     return (isBefore ? activeBefore : activeAfter).all({ tenant, limit, ...position, ...bitFilter(query.filter) })
   }
 
+  counts(limit: number, tenant?: string): ReadonlyArray<ActivityCount> {
+    const { counts, countsOfTenant } = this.statements
+    const rows = tenant === undefined ? counts.all({ limit }) : countsOfTenant.all({ limit, tenant })
+    return rows.map(({ activity, count, tenant }) => ({ tenant, ...activityOf(activity), count }))
+  }
+
   unfinished(): ReadonlyArray<Unfinished> {
     return this.statements.unfinished.all()
   }
@@ -118,7 +129,16 @@ const active = (db: Database.Database, comparison: "<" | ">", order: "ASC" | "DE
      ORDER BY active_at ${order}, session ${order} LIMIT @limit`
   )
 
+const counts = <Parameters extends { readonly limit: number }>(db: Database.Database, condition: string) =>
+  db.prepare<[Parameters], CountRow>(
+    `SELECT tenant, activity, count(*) AS count
+     FROM (SELECT tenant, activity FROM histories ${condition} ORDER BY tenant LIMIT @limit)
+     GROUP BY tenant, activity`
+  )
+
 const prepare = (db: Database.Database) => ({
+  counts: counts<{ readonly limit: number }>(db, ""),
+  countsOfTenant: counts<{ readonly limit: number; readonly tenant: string }>(db, "WHERE tenant = @tenant"),
   activeBefore: active(db, "<", "DESC"),
   activeAfter: active(db, ">", "ASC"),
   summary: db.prepare<[string], SummaryRow>(

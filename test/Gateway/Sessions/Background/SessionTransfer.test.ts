@@ -35,6 +35,7 @@ const node = (
     secrets,
     link: Option.some({
       send: () => Effect.dieMessage("not expected"),
+      activity: () => Effect.dieMessage("not expected"),
       transfer: (peer, transferred) => answer(peer.node, transferred)
     }),
     isClosing: () => isClosing

@@ -1,13 +1,17 @@
 /** The first pane of the store: its namespaces, and the tenants that they belong to. */
+import { signal } from "@preact/signals"
 import type { ComponentChildren } from "preact"
-import { useState } from "preact/hooks"
-import { compare } from "../../Client/KeyOrder.ts"
-import { canWrite } from "../Service/Connection.ts"
-import { go, href } from "../Service/Navigation.ts"
-import { Banner, Form, IconButton } from "../Widgets/Controls.tsx"
-import { SearchField, Tabs } from "../Widgets/Pane.tsx"
-import { count, counted, isolated, visible } from "../Widgets/Text.ts"
-import { RowList } from "../Widgets/VirtualList.tsx"
+import { useMemo, useState } from "preact/hooks"
+import { compare } from "../../../Client/KeyOrder.ts"
+import { canWrite } from "../../Service/Connection.ts"
+import { go, href } from "../../Service/Navigation.ts"
+import { Banner, Form, IconButton } from "../../Widgets/Controls.tsx"
+import { isOfService } from "../../Widgets/Names.tsx"
+import { SearchField, Tabs } from "../../Widgets/Pane.tsx"
+import { Splitter } from "../../Widgets/Splitter.tsx"
+import { count, counted, isolated, visible } from "../../Widgets/Text.ts"
+import { RowList } from "../../Widgets/VirtualList.tsx"
+import { closed, NamespaceRow } from "./NamespaceRow.tsx"
 import {
   chooseTenant,
   chosenTenant,
@@ -22,6 +26,7 @@ import {
   titleOf,
   useSearch
 } from "./Namespaces.ts"
+import { treeRows } from "./NamespaceTree.ts"
 
 interface NamesProps<A> {
   readonly search: Search<A>
@@ -37,6 +42,7 @@ interface NamesProps<A> {
   readonly shown: number
   readonly rowHeight: number
   readonly row: (index: number) => ComponentChildren
+  readonly presentIndex?: number
   readonly empty: string
   readonly children?: ComponentChildren
 }
@@ -64,6 +70,7 @@ const Names = <A,>(props: NamesProps<A>) => {
         empty={empty}
         count={names.length}
         rowHeight={props.rowHeight}
+        presentIndex={props.presentIndex ?? -1}
         keyOf={index => names[index] ?? index}
         onEnd={() => void list.loadMore()}
         onRange={search.show(index => names[index])}
@@ -87,6 +94,9 @@ const withOpened = (
   return all.sort((a, b) => compare(a.namespace, b.namespace))
 }
 
+/** Whether namespaces in which the gateway keeps its sessions are listed. */
+const hasOwn = signal(false)
+
 const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonly present: string | undefined }) => {
   const [text, setText] = useState("")
   const { value: tenant } = chosenTenant
@@ -94,8 +104,21 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
   const wanted = namespaceOf(typed, tenant)
   const search = useSearch(tenant, wanted, prefix => listNamespaces({ tenant, prefix }))
   const opened = remembered.value.filter(name => tenant === undefined || partsOf(name).tenant === tenant)
-  const rows = withOpened(search.items, opened).filter(
+  const found = withOpened(search.items, opened).filter(
     ({ namespace }) => namespace.startsWith(wanted) || (!search.isRemote && titleOf(namespace, tenant).includes(typed))
+  )
+  const own = found.filter(({ namespace }) => isOfService(namespace) && namespace !== present).length
+  const rows = hasOwn.value
+    ? found
+    : found.filter(({ namespace }) => !isOfService(namespace) || namespace === present || namespace === wanted)
+  const tree = useMemo(
+    () =>
+      treeRows(
+        rows,
+        ({ namespace }) => titleOf(namespace, tenant),
+        start => typed === "" && closed.value.has(start) && !titleOf(present ?? "", tenant).startsWith(start)
+      ),
+    [search.items, opened, hasOwn.value, closed.value, typed, present, tenant]
   )
   const isNew = wanted !== "" && !rows.some(({ namespace }) => namespace === wanted)
   return (
@@ -107,24 +130,14 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
       field={{ label: "Find or open a namespace", placeholder: "Find or open" }}
       kind={["namespace", "namespaces"]}
       label="Namespaces"
-      names={rows.map(({ namespace }) => namespace)}
+      names={tree.map(({ id }) => id)}
       known={search.items.length}
       shown={rows.length}
       rowHeight={34}
-      row={index => {
-        const { count: entries, namespace } = rows[index]!
-        return (
-          <a
-            class="row"
-            href={href("store", namespace)}
-            aria-current={namespace === present ? "true" : undefined}
-            title={visible(namespace)}
-          >
-            <NamespaceName name={namespace} tenant={tenant} />
-            {entries !== undefined && <span class="row-count">{count(entries)}</span>}
-          </a>
-        )
-      }}
+      presentIndex={tree.findIndex(({ item }) => item !== undefined && item.namespace === present)}
+      row={index =>
+        tree[index] && <NamespaceRow row={tree[index]} present={present} tenant={tenant} isSearched={typed !== ""} />
+      }
       empty={
         isNew
           ? ""
@@ -147,39 +160,26 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
           <IconButton icon="close" label="All namespaces" onClick={onAll} />
         </p>
       )}
+      {own > 0 && (
+        <label class="check pane-note">
+          <input
+            type="checkbox"
+            checked={hasOwn.value}
+            onChange={event => {
+              hasOwn.value = event.currentTarget.checked
+            }}
+          />
+          {counted(own, "namespace", "namespaces")} of the service
+        </label>
+      )}
       {isNew && (
         <a class="row" href={href("store", wanted)}>
           <span class="row-title">
-            Open <code dir="auto">{visible(wanted)}</code>
+            Open or create <code dir="auto">{visible(wanted)}</code>
           </span>
         </a>
       )}
     </Names>
-  )
-}
-
-/** A namespace, with its tenant highlighted. If the tenant is known, it is left out. */
-const NamespaceName = ({ name, tenant: known }: { readonly name: string; readonly tenant: string | undefined }) => {
-  const { rest, tenant } = partsOf(name)
-  const title = titleOf(name, known)
-  return (
-    <span class="row-title mono">
-      {title !== name ? (
-        <bdi>{visible(title)}</bdi>
-      ) : tenant === "" ? (
-        visible(name)
-      ) : (
-        <>
-          <span class="muted">tenant:</span>
-          <bdi>{visible(tenant)}</bdi>
-          {rest !== undefined && (
-            <span class="muted">
-              /<bdi>{visible(rest)}</bdi>
-            </span>
-          )}
-        </>
-      )}
-    </span>
   )
 }
 
@@ -249,6 +249,7 @@ export const NamespacePane = ({ present }: { readonly present: string | undefine
   }
   return (
     <section class="pane groups" aria-label="Namespaces">
+      <Splitter label="Width of the namespaces" variable="--groups" />
       <Tabs
         label="What is listed"
         titles={{ namespaces: "Namespaces", tenants: "Tenants" }}

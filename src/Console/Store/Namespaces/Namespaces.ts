@@ -1,16 +1,16 @@
 /** Namespaces and tenants: lists of names that are read in pages, in view again after changes, and a search of them. */
 import { computed, signal } from "@preact/signals"
 import { useEffect, useMemo, useRef } from "preact/hooks"
-import type { NamespaceCount, TenantCount } from "../../Client/Client.ts"
-import { compare } from "../../Client/KeyOrder.ts"
-import { namespacePage, tenantPage } from "../../Client/Reads.ts"
-import { requests } from "../Service/Connection.ts"
-import { isAbort, messageOf } from "../Service/Failure.ts"
-import { choices, choose } from "../Service/Navigation.ts"
-import { names } from "../Service/Page.ts"
-import { pause, retryUntilDone } from "../Service/Pause.ts"
-import { useDebounced } from "../Widgets/Hooks.ts"
-import { readEnd } from "./Entries.ts"
+import type { NamespaceCount, TenantCount } from "../../../Client/Client.ts"
+import { compare } from "../../../Client/KeyOrder.ts"
+import { namespacePage, tenantPage } from "../../../Client/Reads.ts"
+import { requests } from "../../Service/Connection.ts"
+import { isAbort, messageOf } from "../../Service/Failure.ts"
+import { readEnd } from "../../Service/LogEnd.ts"
+import { choices, choose } from "../../Service/Navigation.ts"
+import { names } from "../../Service/Page.ts"
+import { pause, retryUntilDone } from "../../Service/Pause.ts"
+import { useDebounced } from "../../Widgets/Hooks.ts"
 
 interface NamePage<A> {
   /** In byte order of their names. */
