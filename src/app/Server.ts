@@ -95,9 +95,12 @@ const served = Api.add(GatewayGroup).add(ConsoleGroup).add(ReferenceGroup).add(I
 const calls = ({ agentPlatform, gateway, inference }: Configuration): boolean =>
   Option.isSome(agentPlatform.url) || Option.isSome(inference.apiKey) || Option.isSome(gateway.authentication.keySetUrl)
 
-/** The undici client, which is slow to load, only if requests are sent. */
+/**
+ * The undici client, which is slow to load, only if requests are sent. Bun replaces the package undici by a module whose
+ * agents cannot send requests, so that it needs `fetch`.
+ */
 const httpClient = (configuration: Configuration) =>
-  calls(configuration)
+  calls(configuration) && process.versions.bun === undefined
     ? Layer.unwrapEffect(
         Effect.map(
           Effect.promise(() => import("@effect/platform-node/NodeHttpClient")),
