@@ -33,6 +33,11 @@ export const excuses: ReadonlyArray<Excuse> = [
       "It needs an engine and downloads base images. test/Package/Image.system.test.ts builds and runs it where there is an engine; test/Docs/Packaging.test.ts checks the Dockerfile."
   },
   {
+    page: "docs/deployment.md",
+    starts: "bun node_modules",
+    reason: "test/Runtimes.system.test.ts starts the service on Bun and Deno, which it installs."
+  },
+  {
     page: "docs/embedding.md",
     starts: "npm pkg set",
     reason:
