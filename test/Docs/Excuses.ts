@@ -38,6 +38,11 @@ export const excuses: ReadonlyArray<Excuse> = [
     reason: "test/Runtimes.system.test.ts starts the service on Bun and Deno, which it installs."
   },
   {
+    page: "docs/effect-4.md",
+    starts: "npm install",
+    reason: "It downloads; test/Package/EffectFour.system.test.ts installs the same packages."
+  },
+  {
     page: "docs/embedding.md",
     starts: "npm pkg set",
     reason:
