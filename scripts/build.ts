@@ -21,7 +21,6 @@ const migrator = await build({
   platform: "node",
   format: "esm",
   target: "es2022",
-  sourcemap: true,
   external: ["effect", "@effect/platform", "better-sqlite3"],
   metafile: true,
   logLevel: "warning"
@@ -36,7 +35,6 @@ const library = await build({
   platform: "node",
   format: "esm",
   target: "es2022",
-  sourcemap: true,
   external: ["effect", "@effect/platform"],
   // Replaces the readers of YAML, TOML and INI, which no command uses.
   alias: Object.fromEntries(["yaml", "toml", "ini"].map(name => [name, "./scripts/absent.ts"])),

@@ -20,7 +20,7 @@ import {
 import { join, resolve } from "node:path"
 import { fileURLToPath } from "node:url"
 import { parseArgs, promisify } from "node:util"
-import { brotliCompress, constants, gzip } from "node:zlib"
+import { brotliCompress, constants } from "node:zlib"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 const { positionals, values } = parseArgs({
@@ -82,12 +82,11 @@ const licensesOf = (files: Iterable<string>): string => {
 }
 
 const brotli = promisify(brotliCompress)
-const gzipped = promisify(gzip)
 
 /** For larger files, the best quality of Brotli takes seconds and saves little. */
 const largeBytes = 500_000
 
-/** Writes a compressed copy of each file, so that the service does not compress it. */
+/** Replaces each file by a compressed one. The service makes its other forms, which would double the package. */
 const compress = async (directory: string): Promise<void> => {
   await Promise.all(
     readdirSync(directory).map(async name => {
@@ -95,7 +94,7 @@ const compress = async (directory: string): Promise<void> => {
       const quality = body.length < largeBytes ? constants.BROTLI_MAX_QUALITY : 9
       const params = { [constants.BROTLI_PARAM_QUALITY]: quality }
       writeFileSync(join(directory, `${name}.br`), await brotli(body, { params }))
-      writeFileSync(join(directory, `${name}.gz`), await gzipped(body, { level: 9 }))
+      rmSync(join(directory, name))
     })
   )
 }

@@ -4,9 +4,12 @@
  */
 import { execFileSync } from "node:child_process"
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
-import { join, resolve } from "node:path"
+import { delimiter, join, resolve } from "node:path"
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
+import { Api } from "../src/app/Api.ts"
+import { text as asyncApi } from "../src/app/AsyncApi.ts"
+import { text as openApi } from "../src/Http/OpenApi/Document.ts"
 import { licensesOf } from "./licenses.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
@@ -41,6 +44,26 @@ const { metafile } = await build({
   logLevel: "warning"
 })
 
+// The plain client has no dependency. Its declarations are those of the modules that it is made of.
+await build({
+  absWorkingDir: root,
+  entryPoints: ["src/exports/client.ts"],
+  outfile: join(out, "dist/client/index.js"),
+  bundle: true,
+  platform: "neutral",
+  format: "esm",
+  target: "es2022",
+  logLevel: "warning"
+})
+execFileSync("tsc", ["-p", "scripts/tsconfig.client.json", "--outDir", join(out, "dist/client")], {
+  cwd: root,
+  stdio: "inherit",
+  env: { ...process.env, PATH: `${join(root, "node_modules/.bin")}${delimiter}${process.env.PATH}` }
+})
+
+writeFileSync(join(out, "openapi.json"), openApi(Api))
+writeFileSync(join(out, "asyncapi.json"), asyncApi())
+
 // A module of types is its own declaration.
 const types = readFileSync(join(root, "src/app/Standalone/Interface.ts"), "utf8")
 writeFileSync(join(out, "dist/causeway/index.d.ts"), `${types}\nexport declare const createCauseway: CreateCauseway\n`)
@@ -60,9 +83,12 @@ writeFileSync(
       sideEffects: false,
       exports: {
         ".": { types: "./dist/causeway/index.d.ts", default: "./dist/causeway/index.js" },
+        "./client": { types: "./dist/client/exports/client.d.ts", default: "./dist/client/index.js" },
+        "./openapi.json": "./openapi.json",
+        "./asyncapi.json": "./asyncapi.json",
         "./package.json": "./package.json"
       },
-      files: ["dist", "THIRD-PARTY-LICENSES"],
+      files: ["dist", "openapi.json", "asyncapi.json", "THIRD-PARTY-LICENSES"],
       dependencies,
       peerDependencies: { "@types/node": ">=22" },
       peerDependenciesMeta: { "@types/node": { optional: true } }

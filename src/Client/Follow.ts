@@ -172,7 +172,8 @@ export class LogReader {
         yield page
         if (isReset(page, query)) return
         query = { ...query, after: page.lastSeq, epoch: page.epoch || query.epoch }
-        isBehind = page.changes.length >= pageSize
+        // A proxy may remove the header.
+        isBehind = page.hasMore || page.changes.length >= pageSize
       }
       const transport = this.#choose()
       const startedAt = this.requests.clock.now()

@@ -212,10 +212,17 @@ const pollWaitSeconds = 30
 
 const readChanges = json<ChangePage>(isPage)
 
-const readPage: Reader<FeedPage> = async (response, limitBytes, format) => ({
+const readPage: Reader<PolledPage> = async (response, limitBytes, format) => ({
   ...(await readChanges(response, limitBytes, format)),
-  epoch: epochOf(response)
+  epoch: epochOf(response),
+  hasMore: response.headers.get("kv-more") === "true"
 })
+
+/** A page of the answer to a poll. */
+export interface PolledPage extends FeedPage {
+  /** Whether the log may continue after the page, which may have no changes. */
+  readonly hasMore: boolean
+}
 
 /** A page of the log; with `wait`, the service waits for changes. */
 export const poll = (requests: Requests, query: FeedQuery & { readonly wait?: number }, signal: AbortSignal) => {

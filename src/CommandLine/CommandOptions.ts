@@ -53,7 +53,7 @@ export const numberOption = (name: string, unit: string, description: string, fa
 
 /** The arguments that address an entry. */
 export const namespace = Args.text({ name: "namespace" }).pipe(Args.withDescription("Such as tenant:demo/notes"))
-export const key = Args.text({ name: "key" })
+export const key = Args.text({ name: "key" }).pipe(Args.withDescription("Such as hello"))
 
 /** The option for a precondition on the version. */
 export const ifVersion = (description: string) => wholeNumber("if-version", "version", description)

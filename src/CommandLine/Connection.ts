@@ -26,21 +26,77 @@ export const variables = {
   sessions: { token: "CAUSEWAY_SESSION_TOKEN", file: "CAUSEWAY_SESSION_TOKEN_FILE" }
 } as const
 
+const tokenFileOf = (kind: Kind): string =>
+  `File with the credential, or ${variables[kind].file}, or ${variables[kind].token} for the credential itself`
+
+const descriptions = {
+  url: `Address of the service, or CAUSEWAY_URL; default ${defaultUrl}`,
+  profile: "Profile with address and credential, or CAUSEWAY_PROFILE; default the profile default",
+  timeout: "How long an answer may take"
+}
+
+const defaultTimeout = 30
+
+/** The usage of the options that connect. */
+export const usage = "[--url address] [--token-file file] [--profile name] [--timeout seconds]"
+
+/** The line about the options that connect in the help of a command. */
+export const helpLine = (kind: Kind): string =>
+  `To connect: --url, --token-file (or ${variables[kind].file}), --profile and --timeout; see causeway connection.`
+
+/** The kind of the credential of a command, by the help of its option `--token-file`. */
+export const kindOf = (help: string): Kind | undefined =>
+  (["store", "sessions"] as const).find(kind => help === tokenFileOf(kind))
+
+const sources = [
+  ["", "option", "environment", "profile"],
+  ["address", "--url", "CAUSEWAY_URL", "url"],
+  ["key of the store", "--token-file", Object.values(variables.store).join(", "), "token, tokenFile"],
+  ["token of a user", "--token-file", Object.values(variables.sessions).join(", "), "sessionToken, sessionTokenFile"],
+  ["profile", "--profile", "CAUSEWAY_PROFILE", ""]
+]
+
+const sourceWidths = [0, 1, 2].map(index => Math.max(...sources.map(row => row[index]?.length ?? 0)))
+
+/** The help about connecting, which all commands share. */
+export const page = `A command needs the address of a service and a credential. Each is the first of these that is given:
+
+${sources.map(row => `  ${row.map((cell, index) => cell.padEnd(sourceWidths[index] ?? 0)).join("  ")}`.trimEnd()).join("\n")}
+
+The commands of sessions and chat take the token of a user, the others the key of the store. A profile that --profile
+names precedes the environment. A credential is sent only to the origin with which it is configured, and is never an
+argument, because other users can see these. Its file must not be readable by others.
+
+The address is ${defaultUrl} by default. A service on this machine then gets KV_API_KEY, or the key of dev mode.
+
+Profiles are in ~/.config/causeway/profiles.json, or in the file CAUSEWAY_PROFILES:
+
+  {
+    "default": { "url": "${defaultUrl}" },
+    "production": { "url": "https://kv.example.com", "tokenFile": "production.key" }
+  }
+
+--timeout is the number of seconds that an answer may take; default ${defaultTimeout}.`
+
 const optionsOf = (kind: Kind) => ({
-  url: text("url", `Address of the service, or CAUSEWAY_URL; default ${defaultUrl}`, "address"),
-  tokenFile: text(
-    "token-file",
-    `File with the credential, or ${variables[kind].file}, or ${variables[kind].token} for the credential itself`,
-    "file"
-  ),
-  profile: text(
-    "profile",
-    "Profile with address and credential, or CAUSEWAY_PROFILE; default the profile default",
-    "name"
-  ),
-  timeout: numberOption("timeout", "seconds", "How long an answer may take", 30),
+  url: text("url", descriptions.url, "address"),
+  tokenFile: text("token-file", tokenFileOf(kind), "file"),
+  profile: text("profile", descriptions.profile, "name"),
+  timeout: numberOption("timeout", "seconds", descriptions.timeout, defaultTimeout),
   json: flag("json", "Print JSON; default in a pipe or a file")
 })
+
+/** The descriptions of the options of every command that connects, in its help. */
+export const optionHelp: ReadonlySet<string> = new Set([
+  descriptions.url,
+  tokenFileOf("store"),
+  tokenFileOf("sessions"),
+  descriptions.profile,
+  `${descriptions.timeout}; default ${defaultTimeout}`
+])
+
+/** The number of these options. */
+export const connectingOptions = 4
 
 /** The options of every command that calls a service. */
 export const options = optionsOf("store")

@@ -7,6 +7,7 @@ import { Console, Effect, Layer } from "effect"
 import { version } from "../base/Version.ts"
 import * as Arguments from "./Arguments.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
+import * as Connection from "./Connection.ts"
 import { remove } from "./Entries/Delete.ts"
 import * as Entry from "./Entries/Entry.ts"
 import { list, namespaces } from "./Entries/List.ts"
@@ -36,6 +37,9 @@ const commandsOf = (parts: Parts) => {
   const dev = Command.make("dev", {}, () => parts.develop).pipe(
     Command.withDescription("Serve with development keys and simulated upstream services")
   )
+  const connection = Command.make("connection", {}, () => Output.write(`${Connection.page}\n`)).pipe(
+    Command.withDescription("Explain how commands find the service and the credential")
+  )
   return group("causeway", "A versioned key-value store over HTTP, and a gateway to an AI-agent platform.", [
     leaf(serve),
     leaf(dev),
@@ -61,7 +65,8 @@ const commandsOf = (parts: Parts) => {
       leaf(Sessions.tail),
       leaf(Sessions.send)
     ]),
-    leaf(Sessions.chat)
+    leaf(Sessions.chat),
+    leaf(connection)
   ])
 }
 

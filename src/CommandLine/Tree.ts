@@ -4,6 +4,8 @@ import { stripVTControlCharacters } from "node:util"
 import { HashSet, Option } from "effect"
 import type * as Arguments from "./Arguments.ts"
 import { optionsAt } from "./Arguments.ts"
+import * as Connection from "./Connection.ts"
+import { examples } from "./Examples.ts"
 import { CliConfig, Command, HelpDoc, Usage } from "./Library.ts"
 import { list } from "./Terminal/Output.ts"
 
@@ -53,15 +55,38 @@ const paragraphsOf = (doc: HelpDoc.HelpDoc): ReadonlyArray<HelpDoc.HelpDoc> =>
       ? [doc]
       : []
 
-/** The help without the library's paragraphs about the type of each argument and about whether it is optional. */
-const withoutTypes = (doc: HelpDoc.HelpDoc): HelpDoc.HelpDoc => {
-  if (HelpDoc.isSequence(doc)) return HelpDoc.sequence(withoutTypes(doc.left), withoutTypes(doc.right))
+/**
+ * The help without the library's paragraphs about the type of each argument and about whether it is optional, and without
+ * the definitions whose texts are dropped.
+ */
+const withoutTypes = (doc: HelpDoc.HelpDoc, isDropped: (text: string) => boolean): HelpDoc.HelpDoc => {
+  if (HelpDoc.isSequence(doc)) {
+    return HelpDoc.sequence(withoutTypes(doc.left, isDropped), withoutTypes(doc.right, isDropped))
+  }
   if (!HelpDoc.isDescriptionList(doc)) return doc
-  const [first, ...others] = doc.definitions.map(
-    // The type is the first paragraph, and ours the second.
-    ([name, about]): [typeof name, HelpDoc.HelpDoc] => [name, paragraphsOf(about)[1] ?? HelpDoc.empty]
-  )
+  const [first, ...others] = doc.definitions
+    .map(
+      // The type is the first paragraph, and ours the second.
+      ([name, about]): [typeof name, HelpDoc.HelpDoc] => [name, paragraphsOf(about)[1] ?? HelpDoc.empty]
+    )
+    .filter(([, about]) => !isDropped(textOf(about)))
   return first === undefined ? HelpDoc.empty : HelpDoc.descriptionList([first, ...others])
+}
+
+/** The texts of all definitions. */
+const definitionsOf = (doc: HelpDoc.HelpDoc): ReadonlyArray<string> =>
+  HelpDoc.isSequence(doc)
+    ? [...definitionsOf(doc.left), ...definitionsOf(doc.right)]
+    : HelpDoc.isDescriptionList(doc)
+      ? doc.definitions.map(([, about]) => textOf(paragraphsOf(about)[1] ?? HelpDoc.empty))
+      : []
+
+/** The kind of the credential of a command whose options for the connection are those of most commands. */
+const connectionOf = (help: HelpDoc.HelpDoc): Connection.Kind | undefined => {
+  const shared = definitionsOf(help).filter(text => Connection.optionHelp.has(text))
+  return shared.length < Connection.connectingOptions
+    ? undefined
+    : shared.map(Connection.kindOf).find(kind => kind !== undefined)
 }
 
 const helpOf = (command: AnyCommand): HelpDoc.HelpDoc =>
@@ -78,10 +103,15 @@ const nodeOf = (command: AnyCommand, below: ReadonlyArray<Node>): Node => {
       return first === undefined ? "" : textOf(first)
     },
     get usage() {
-      return textOf(Usage.getHelp(usage)).slice(name.length).trim()
+      const all = textOf(Usage.getHelp(usage)).slice(name.length).trim()
+      return connectionOf(helpOf(command)) === undefined ? all : all.replace(`${Connection.usage} `, "")
     },
     get help() {
-      return textOf(withoutTypes(helpOf(command)))
+      const help = helpOf(command)
+      const kind = connectionOf(help)
+      const isDropped = (text: string): boolean => kind !== undefined && Connection.optionHelp.has(text)
+      const own = textOf(withoutTypes(help, isDropped)).replace(/\n{2,}( +\S)/g, "\n$1")
+      return kind === undefined ? own : `${own}\n\n${Connection.helpLine(kind)}`
     },
     options: new Map(below.length > 0 ? [] : optionsIn(usage)),
     below
@@ -127,8 +157,8 @@ export const helpAt = (root: Node, path: ReadonlyArray<string>): string => {
   const found = at(root, path)
   const command = ["causeway", ...path].join(" ")
   if (found.below.length === 0) {
-    const sections = found.help.replace(/\n{2,}( +\S)/g, "\n$1")
-    return `USAGE\n\n$ ${[command, found.usage].join(" ").trim()}\n\n${sections}`
+    const shown = (examples[path.join(" ")] ?? []).map(example => `\n  ${example}`).join("")
+    return `USAGE\n\n$ ${[command, found.usage].join(" ").trim()}\n\n${found.help}\n\nEXAMPLES\n${shown}`
   }
   return [
     found.summary,
@@ -140,6 +170,7 @@ export const helpAt = (root: Node, path: ReadonlyArray<string>): string => {
     ...(path.length > 0
       ? []
       : [
+          "causeway connection explains how a command finds the service and the credential.",
           "causeway serve --help lists the variables that configure the service.",
           "causeway --completions bash, zsh or fish prints completions for a shell."
         ])

@@ -35,7 +35,7 @@ const leave = (): void => {
 
 const weighted = /^\s*([^\s;,]+)\s*(?:;\s*q\s*=\s*([0-9.]*)\s*)?$/i
 
-/** The weights of the codings in an `Accept-Encoding` (RFC 9110, 12.5.3). A weight of 0 refuses one. */
+/** The weights of the codings in an `Accept-Encoding` (RFC 9110, 12.5.3), or of types in an `Accept`. 0 refuses one. */
 export const weightsIn = (header: string | ReadonlyArray<string> = []): ReadonlyMap<string, number> => {
   const weights = new Map<string, number>()
   for (const part of String(header).split(",")) {

@@ -30,7 +30,7 @@ const requestHeaders =
   "authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id, traceparent, tracestate, x-request-id"
 
 const exposedHeaders =
-  "ETag, Link, Kv-Last-Seq, Kv-Epoch, Kv-Trimmed-Seq, Kv-Count, Repr-Digest, Retry-After, Stream-Next-Offset, Stream-Up-To-Date, Stream-Cursor, Stream-Closed, x-request-id"
+  "ETag, Link, Kv-Last-Seq, Kv-Epoch, Kv-Trimmed-Seq, Kv-More, Kv-Count, Repr-Digest, Retry-After, Stream-Next-Offset, Stream-Up-To-Date, Stream-Cursor, Stream-Closed, x-request-id"
 
 /** How long a browser may cache the answer to a preflight. Browsers limit longer times. */
 const maxAgeSeconds = 7200

@@ -32,8 +32,8 @@ export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
   {
     /**
      * Returns a page with everything that was committed before the call. If nothing was, waits for the first change or
-     * the end of `wait`. An `after` beyond the end of the log is answered at once. Fails with `FeedBusy` only if the
-     * poll has to wait.
+     * the end of `wait`. A page that does not have `hasMore` reaches the end of the log. An `after` beyond that end is
+     * answered at once. Fails with `FeedBusy` only if the poll has to wait.
      */
     readonly poll: (query: FollowQuery, wait: Duration.Duration) => Effect.Effect<Page, FollowFailure>
     /**
@@ -93,7 +93,8 @@ export const config: Config.Config<FollowLimitsShape> = Config.all({
 
 /**
  * Waits for a page after `first`, which has no changes. After `duration`, or when the service drains, returns an empty
- * page with the position up to which the log was scanned.
+ * page with the position up to which the log was scanned. If the first page did not reach the end of the log, later ones
+ * may be older than the request: the answer then says that there may be more.
  */
 const waitForPage = (
   pages: Pages.Pages,
@@ -104,13 +105,18 @@ const waitForPage = (
 ): Effect.Effect<Page, Pages.ReadFailure | LogReplaced> =>
   Effect.suspend(() => {
     const reader: LogWaiters.Reader = { query, position: first.end }
-    const nothing = (): Page => Page.empty(reader.position.after, reader.position.epoch)
+    let hasMore = first.hasMore
+    const nothing = (): Page => Page.empty(reader.position.after, reader.position.epoch, hasMore)
     const found = Effect.gen(function* () {
       while ((yield* waiters.wait(reader, Number.POSITIVE_INFINITY)) !== "draining") {
         const { after } = reader.position
         const page = yield* Pages.ofKnownLog(query, pages.next({ ...query, after }))
-        if (page.count > 0 || page.lastSeq < after) return page
-        if (page.lastSeq === after) yield* Effect.sleep(LogWaiters.spuriousWakeupPause)
+        if (page.count > 0 || page.lastSeq < after) return hasMore && page.count > 0 ? page.continued : page
+        if (page.lastSeq === after) {
+          // A page without news is not older than its request.
+          hasMore = false
+          yield* Effect.sleep(LogWaiters.spuriousWakeupPause)
+        } else hasMore ||= page.hasMore
         reader.position = page.end
       }
       return nothing()

@@ -48,6 +48,13 @@ const epoch = header(
   "9f86d081884c7d65"
 )
 
+const more = header(
+  "The page may not reach the end of the log, even if it has no changes: poll again. It is absent at the end.",
+  { type: "string", enum: ["true"] },
+  "true",
+  optional
+)
+
 const count = header(
   "How many entries the list has on all its pages, with the parameter `count`.",
   natural,
@@ -278,11 +285,11 @@ export const changes = operation({
   operationId: "listChanges",
   summary: "Poll the change log",
   description:
-    "Changes are in ascending `seq`. `Kv-Epoch` names the log; send it as `epoch` with the next `after`. Without it, only a `lastSeq` below `after` shows that the log was reset.",
+    "Changes are in ascending `seq`. `Kv-Epoch` names the log; send it as `epoch` with the next `after`. Without it, only a `lastSeq` below `after` shows that the log was reset. A page with fewer than `limit` changes, or none, is the end of the log only if `Kv-More` is absent: a poll of a namespace scans a limited part of the log.",
   answers: {
     200: {
       description: "The changes, possibly none, and the position to continue from.",
-      headers: { "Kv-Epoch": epoch },
+      headers: { "Kv-Epoch": epoch, "Kv-More": more },
       example: { changes: [change], lastSeq: 42 }
     },
     400: badAfter,

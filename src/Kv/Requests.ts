@@ -11,6 +11,9 @@ export const maxPage = 1000
 /** The response header with the epoch of the log. */
 export const epochHeader = "kv-epoch"
 
+/** The response header of a page of changes that may not reach the end of the log. */
+export const moreHeader = "kv-more"
+
 /** The response header with the last trimmed `seq`, if a reader has asked for older changes. */
 export const trimmedHeader = "kv-trimmed-seq"
 

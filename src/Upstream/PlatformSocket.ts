@@ -4,6 +4,7 @@
  */
 
 import type { ClientRequest, IncomingMessage } from "node:http"
+import type { Duplex } from "node:stream"
 import { Context, Data, Duration, Effect, Exit, Layer, Metric, type Scope } from "effect"
 import WebSocket from "ws"
 import * as Direct from "../base/Direct.ts"
@@ -168,7 +169,10 @@ const receive = (
     allArriving.record(socket, arriving.bytes, abandon)
   }
   // After the listener of `ws`: before it, the first listener would get the bytes that came with the handshake.
-  socket.on("upgrade", ({ socket: wire }) => socket.once("open", () => wire.on("data", onBytes)))
+  // The `ws` of Bun shows no connection; there the bytes of unfinished frames are not counted.
+  socket.on("upgrade", ({ socket: wire }: { readonly socket: Duplex | null }) =>
+    socket.once("open", () => wire?.on("data", onBytes))
+  )
   const onControlFrame = (): void => {
     // A peer that answers pings and does not finish its message would be read from without a limit.
     if (arriving.bytes === 0) received++

@@ -8,6 +8,7 @@ import * as ShutdownDeadline from "../base/Process/ShutdownDeadline.ts"
 import * as YoungGeneration from "../base/Process/YoungGeneration.ts"
 import * as Setting from "../base/Setting.ts"
 import { CommandFailed, exitCodes } from "../CommandLine/CommandFailed.ts"
+import { examples } from "../CommandLine/Examples.ts"
 import * as Configuration from "./Configuration.ts"
 
 const column = 32
@@ -25,6 +26,10 @@ export const help = (): string =>
       `  ${name.padEnd(column)}${description}`,
       `  ${"".padEnd(column)}${allowed}${shown === "" ? "" : `; default ${shown}`}`
     ]),
+    "",
+    "EXAMPLES",
+    "",
+    ...[...(examples.serve ?? []), ...(examples.dev ?? [])].map(example => `  ${example}`),
     "",
     "causeway --help lists the commands."
   ].join("\n")

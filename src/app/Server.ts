@@ -15,7 +15,8 @@ import * as Auth from "../Http/Auth/Auth.ts"
 import * as DrainingSignal from "../Http/DrainingSignal.ts"
 import { admits, admitsLoopback, FeedOrigins } from "../Http/Origin.ts"
 import * as NodeServer from "../Http/Server/NodeServer.ts"
-import { ConsoleGroup, ReferenceGroup } from "../Operations/Pages/Api.ts"
+import { ConsoleGroup, IndexGroup, ReferenceGroup } from "../Operations/Pages/Api.ts"
+import { indexEndpoints } from "../Operations/Pages/Index.ts"
 import { sqlite } from "../Storage/Backends.ts"
 import type * as PostgresSessions from "../Storage/Postgres/SessionEvents.ts"
 import * as Replication from "../Storage/Sqlite/Replication.ts"
@@ -88,15 +89,18 @@ export const banner = ({ base, hasConsole, hasReference, key, program }: Announc
 }
 
 /** Everything that is served on the one port. */
-const served = Api.add(GatewayGroup).add(ConsoleGroup).add(ReferenceGroup)
+const served = Api.add(GatewayGroup).add(ConsoleGroup).add(ReferenceGroup).add(IndexGroup)
 
 /** Whether the service sends HTTP requests: to an upstream service, or for the key set of clients' tokens. */
 const calls = ({ agentPlatform, gateway, inference }: Configuration): boolean =>
   Option.isSome(agentPlatform.url) || Option.isSome(inference.apiKey) || Option.isSome(gateway.authentication.keySetUrl)
 
-/** The undici client, which is slow to load, only if requests are sent. */
+/**
+ * The undici client, which is slow to load, only if requests are sent. Bun replaces the package undici by a module whose
+ * agents cannot send requests, so that it needs `fetch`.
+ */
 const httpClient = (configuration: Configuration) =>
-  calls(configuration)
+  calls(configuration) && process.versions.bun === undefined
     ? Layer.unwrapEffect(
         Effect.map(
           Effect.promise(() => import("@effect/platform-node/NodeHttpClient")),
@@ -146,6 +150,7 @@ const serve = (configuration: Configuration) => {
   const { devMode, followLimits, keys, limits, metrics, pages, replication, retention } = configuration
   return layerEdge({
     api: served,
+    handlers: { index: indexEndpoints(pages) },
     server: server(configuration),
     identity: Auth.byKeys(keys),
     store: storage(configuration),

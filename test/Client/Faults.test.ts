@@ -41,6 +41,33 @@ describe("an event stream", () => {
     }
   })
 
+  it("begins only after the polls have reached the end of the log, however few changes they have", async () => {
+    const requests: Array<string> = []
+    const stream: RequestListener = (request, response) => {
+      const { pathname, searchParams } = new URL(request.url!, "http://localhost")
+      const after = Number(searchParams.get("after"))
+      requests.push(`${pathname.split("/").at(-1)} ${after}`)
+      if (pathname.endsWith("/stream")) {
+        response.writeHead(200, { "content-type": "text/event-stream" }).write(": connected\n\n")
+        return
+      }
+      // Three scans, of which the second finds something.
+      const headers = { "content-type": "application/json", ...(after < 20 && { "kv-more": "true" }) }
+      const changes = after === 10 ? [{ seq: 15, key: "k" }] : []
+      response.writeHead(200, headers).end(JSON.stringify({ changes, lastSeq: Math.min(after + 10, 25) }))
+    }
+    await serving(stream, async baseUrl => {
+      const { ending, onStatus, signal, statuses } = observing()
+      const client = makeClient({ baseUrl, token: "t", transports: ["serverSentEvents"] })
+      const gathered = new Gathered(client.follow({ after: 0, namespace: "n", signal, onStatus }))
+      await until(() => statuses.length === 1)
+      expect(gathered.seqs).toEqual([15])
+      expect(requests).toEqual(["changes 0", "changes 10", "changes 20", "stream 25"])
+      ending.abort()
+      await gathered.done
+    })
+  })
+
   it("delivers a reset after the changes that came with it", async () => {
     const text = `${event(1)}${event(2)}${event(3)}event: reset\nid: 2\ndata: {"lastSeq":2}\n\n`
     const stream = streaming((_, response) =>

@@ -100,7 +100,7 @@ layer(setting, { excludeTestServices: true })("a command", it => {
   })
 
   it.effect.each<readonly [string, string]>([
-    ["kv get", "How long an answer may take; default 30"],
+    ["backup", "How long a service may take for the copy; default 600"],
     ["kv list", "Maximum number of entries; default all"],
     ["import", "exists already; default replace"],
     ["chat", "of a new session; default assistant"]

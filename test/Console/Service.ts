@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { setTimeout } from "node:timers/promises"
 import { fileURLToPath, pathToFileURL } from "node:url"
 import { promisify } from "node:util"
-import { brotliCompressSync, gzipSync } from "node:zlib"
+import { brotliCompressSync } from "node:zlib"
 import { Effect } from "effect"
 import { inject } from "vitest"
 import { launch } from "../service/Command.ts"
@@ -29,9 +29,7 @@ const writeSmallPage = (source: string, page: URL): void => {
   const script = Buffer.from(`export const lines = [${"0, ".repeat(1000)}]`)
   const assets = new URL("assets/", page)
   mkdirSync(assets, { recursive: true })
-  writeFileSync(new URL("main-1.js", assets), script)
   writeFileSync(new URL("main-1.js.br", assets), brotliCompressSync(script))
-  writeFileSync(new URL("main-1.js.gz", assets), gzipSync(script))
   const html = readFileSync(join(root, source, "index.html"), "utf8")
   writeFileSync(new URL("index.html", page), html.replace("./Main.tsx", "./assets/main-1.js"))
 }

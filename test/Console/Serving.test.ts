@@ -86,6 +86,40 @@ describe("The console", () => {
     assert.notInclude(document.body.toString(), "/console")
   })
 
+  test.scopedLive("opens at the root in a browser; other clients get an index, without a credential", function* () {
+    const browser = { accept: "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8" }
+    const { url: base } = yield* serve({ KV_API_KEY: "key" })
+    const root = yield* get(`${base}/`, browser)
+    assert.deepStrictEqual(
+      [root.status, root.headers.location, root.headers.vary, root.headers["cache-control"]],
+      [302, "console/", "Accept", "no-cache"]
+    )
+    const paths = { console: "console/", docs: "docs/", health: "health", ready: "api/v1/ready" }
+    for (const headers of [{}, { accept: "*/*" }, { accept: "application/json, text/html;q=0.9" }]) {
+      const { body, headers: sent, status } = yield* get(`${base}/`, headers)
+      assert.deepStrictEqual([status, sent["content-type"], sent.vary], [200, "application/json", "Accept"])
+      const { version, ...rest } = JSON.parse(body.toString())
+      assert.deepStrictEqual([typeof version, rest], ["string", paths])
+    }
+    for (const path of Object.values(paths)) {
+      assert.strictEqual((yield* get(new URL(path, `${base}/`).href)).status, 200, path)
+    }
+    const head = yield* get(`${base}/`, {}, "HEAD")
+    assert.deepStrictEqual([head.status, head.body.length], [200, 0])
+    const document = yield* get(`${base}/api/v1/openapi.json`, { authorization: "Bearer key" })
+    assert.notProperty(JSON.parse(document.body.toString()).paths, "/")
+  })
+
+  test.scopedLive("is not what the root leads to if it is switched off", function* () {
+    const html = { accept: "text/html" }
+    const { url: without } = yield* start({ CONSOLE_ENABLED: "false" })
+    assert.strictEqual((yield* get(`${without}/`, html)).headers.location, "docs/")
+    const { url: bare } = yield* start({ CONSOLE_ENABLED: "false", REFERENCE_ENABLED: "false" })
+    const { body, status } = yield* get(`${bare}/`, html)
+    assert.strictEqual(status, 200)
+    assert.hasAllKeys(JSON.parse(body.toString()), ["version", "health", "ready"])
+  })
+
   test.scopedLive("is another answer for each origin, to caches that keep it", function* () {
     const origin = "https://app.example.com"
     const { url: base } = yield* start({ HTTP_ALLOWED_ORIGINS: origin })

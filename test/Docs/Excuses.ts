@@ -33,6 +33,16 @@ export const excuses: ReadonlyArray<Excuse> = [
       "It needs an engine and downloads base images. test/Package/Image.system.test.ts builds and runs it where there is an engine; test/Docs/Packaging.test.ts checks the Dockerfile."
   },
   {
+    page: "docs/deployment.md",
+    starts: "bun node_modules",
+    reason: "test/Runtimes.system.test.ts starts the service on Bun and Deno, which it installs."
+  },
+  {
+    page: "docs/effect-4.md",
+    starts: "npm install",
+    reason: "It downloads; test/Package/EffectFour.system.test.ts installs the same packages."
+  },
+  {
     page: "docs/embedding.md",
     starts: "npm pkg set",
     reason:
@@ -47,6 +57,11 @@ export const excuses: ReadonlyArray<Excuse> = [
     page: "docs/guarantees.md",
     starts: "TEST_SCALE=20 npm run test:system -- test/NodeFailures",
     reason: "npm run test:system runs test/NodeFailures.system.test.ts; these are its long forms."
+  },
+  {
+    page: "docs/http-api.md",
+    starts: "npx --yes openapi-typescript@7",
+    reason: "It downloads; test/generators runs it with the document that the commands before it make."
   },
   {
     page: "docs/observability.md",

@@ -32,6 +32,7 @@ const runners: ReadonlyArray<readonly [page: string, language: string, test: str
   ["docs/client.md", "js", "test/Docs/Programs.test.ts"],
   ["docs/sessions-http.md", "sh", "test/Docs/Commands.system.test.ts"],
   ["docs/sessions-http.md", "js", "test/Gateway/HttpSessions/Page.test.ts"],
+  ["docs/effect-4.md", "ts", "test/Package/EffectFour.system.test.ts"],
   ["docs/standalone.md", "ts", "test/Docs/Programs.test.ts"],
   ["docs/testing.md", "ts", "test/Docs/Testing.test.ts"],
   ["docs/testing.md", "js", "test/Docs/Programs.test.ts"],

@@ -14,7 +14,7 @@ const stranger = "https://elsewhere.example.com"
 const quiet = Logger.remove(Logger.defaultLogger)
 
 const exposed =
-  "ETag, Link, Kv-Last-Seq, Kv-Epoch, Kv-Trimmed-Seq, Kv-Count, Repr-Digest, Retry-After, Stream-Next-Offset, Stream-Up-To-Date, Stream-Cursor, Stream-Closed, x-request-id"
+  "ETag, Link, Kv-Last-Seq, Kv-Epoch, Kv-Trimmed-Seq, Kv-More, Kv-Count, Repr-Digest, Retry-After, Stream-Next-Offset, Stream-Up-To-Date, Stream-Cursor, Stream-Closed, x-request-id"
 
 /** The headers by which a browser decides, without those of this server alone. */
 const corsOf = ({ headers }: Response): Record<string, string> =>

@@ -4,17 +4,18 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import {
   cpSync,
-  existsSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync
 } from "node:fs"
 import { tmpdir } from "node:os"
-import { basename, dirname, join } from "node:path"
+import { basename, dirname, join, relative } from "node:path"
 import { gzipSync } from "node:zlib"
 import { build } from "esbuild"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
@@ -92,20 +93,30 @@ describe("the package", () => {
     })
   }
 
-  it("brings the source of each file and a license", () => {
+  if (peers === "newest") {
+    it("takes at most 155 MB of a disk together with all that npm installs", () => {
+      const files = readdirSync(join(directory, "node_modules"), { recursive: true, withFileTypes: true })
+      const used = files.map(entry => lstatSync(join(entry.parentPath, entry.name)).blocks * 512)
+      const megabytes = used.reduce((sum, bytes) => sum + bytes, 0) / 1024 ** 2
+      console.log(`An installation has ${megabytes.toFixed(0)} MB`)
+      expect(megabytes).toBeLessThan(155)
+    })
+  }
+
+  it("has a license, what runs, and the pages for users, within its bound", () => {
     expect(readFileSync(join(installed, "LICENSE"), "utf8")).toMatch(/^MIT License/)
-    const maps = readdirSync(join(installed, "dist"), { recursive: true, encoding: "utf8" }).filter(name =>
-      name.endsWith(".map")
-    )
-    expect(maps.length).toBeGreaterThan(100)
-    for (const map of maps) {
-      const at = join(installed, "dist", map)
-      const { sources, sourcesContent } = JSON.parse(readFileSync(at, "utf8"))
-      for (const [index, source] of sources.entries()) {
-        const doesExist = sourcesContent?.[index] !== undefined || existsSync(join(dirname(at), source))
-        expect(doesExist, `${map} names ${source}`).toBe(true)
-      }
-    }
+    const files = readdirSync(installed, { recursive: true, encoding: "utf8", withFileTypes: true })
+      .filter(entry => entry.isFile())
+      .map(entry => relative(installed, join(entry.parentPath, entry.name)))
+    expect(readdirSync(installed).sort()).toEqual(["LICENSE", "README.md", "dist", "docs", "package.json"])
+    expect(files).toContain(join("docs", "embedding.md"))
+    // Sources and what maps to them, decisions, pictures of pages, and files in a second form.
+    const unwanted = /\.(?:map|tsx?|png|gz)$|decisions|architecture/
+    expect(files.filter(file => unwanted.test(file.replace(/\.d\.ts$/, "")))).toEqual([])
+    for (const file of files.filter(file => file.endsWith(".br"))) expect(files).not.toContain(file.slice(0, -3))
+    const size = statSync(host.tarball).size / 1e6
+    console.log(`The package has ${size.toFixed(2)} MB`)
+    expect(size).toBeLessThan(2)
   })
 
   it("can be imported by each of its names", async () => {

@@ -7,7 +7,7 @@
  */
 import assert from "node:assert/strict"
 import { type ChildProcess, execFile, spawn } from "node:child_process"
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { createInterface } from "node:readline"
@@ -79,11 +79,29 @@ const exercise = async (client: Client, name: string): Promise<void> => {
 const pick = (outcome: object) =>
   "version" in outcome && "value" in outcome ? { version: outcome.version, value: outcome.value } : outcome
 
+/** The commands of the page for a generator, on the document that the command line has printed. */
+const followPage = async (): Promise<void> => {
+  const page = readFileSync(join(root, "docs/http-api.md"), "utf8")
+  const command = /^npx --yes (openapi-typescript)@(\d+) (.*)$/m.exec(page)
+  assert(command, "docs/http-api.md shows a generator")
+  const [, name = "", major = "", args = ""] = command
+  const { version } = JSON.parse(readFileSync(join(directory, "node_modules", name, "package.json"), "utf8"))
+  assert.equal(version.split(".")[0], major)
+  await run(installed(name), ...args.split(" "))
+  assert.match(readFileSync(join(directory, "causeway.ts"), "utf8"), /export interface paths/)
+}
+
 const main = async (url: string): Promise<void> => {
-  for (const name of ["openapi", "asyncapi"]) {
-    const answer = await fetch(`${url}/api/v1/${name}.json`, { headers: { authorization: `Bearer ${token}` } })
-    writeFileSync(join(directory, `${name}.json`), await answer.text())
-  }
+  writeFileSync(
+    join(directory, "openapi.json"),
+    await run("sh", "-c", `cd '${root}' && npm run --silent causeway -- openapi`)
+  )
+  const headers = { authorization: `Bearer ${token}` }
+  const asyncApi = await fetch(`${url}/api/v1/asyncapi.json`, { headers })
+  writeFileSync(join(directory, "asyncapi.json"), await asyncApi.text())
+  const openApi = await fetch(`${url}/api/v1/openapi.json`, { headers })
+  assert.deepEqual(JSON.parse(readFileSync(join(directory, "openapi.json"), "utf8")), await openApi.json())
+  await followPage()
   for (const generate of Object.values(generators)) await generate()
   await run(process.execPath, join(root, "node_modules/typescript/bin/tsc"), "-p", ".")
   for (const name of Object.keys(generators)) {

@@ -6,7 +6,7 @@ import { UnfinishedMessage } from "../../base/UnfinishedMessage.ts"
 import * as ConnectionMetrics from "../ConnectionLimits.ts"
 import { type BodyBudget, heldBodyOf } from "../Server/BodyBudget.ts"
 import { type Account, accountOf, type Protocol, takenBy } from "../Server/UnsentBudget.ts"
-import type * as Port from "../WebSocket.ts"
+import * as Port from "../WebSocket.ts"
 
 /** Milliseconds in which a client must read something while it is blocked, or while a slow one closes. */
 const readTimeout = 30_000
@@ -80,6 +80,9 @@ export class Socket extends WebSocket {
 
 const text = { binary: false }
 
+/** Whether what `ws` sends may overtake what was written to the connection before, as in Bun, which has its own `ws`. */
+const overtakes = process.versions.bun !== undefined
+
 /** Written behind a frame, its callback is called once the system has taken that. */
 const nothing = Buffer.alloc(0)
 
@@ -151,10 +154,12 @@ export class Connection implements Port.Connection, Protocol {
   }
 
   send(message: string | Buffer, onSent?: () => void): void {
-    this.socket.send(message, text, () => {
+    const onWritten = (): void => {
       this.#onWritten()
       onSent?.()
-    })
+    }
+    if (overtakes) this.wire.write(Port.textFrames([Buffer.from(message)]), onWritten)
+    else this.socket.send(message, text, onWritten)
     if (this.wire.writableLength === 0) return
     this.#account?.recount()
     this.#checkRoom()

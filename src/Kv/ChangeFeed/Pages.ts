@@ -50,7 +50,9 @@ export class Page {
     readonly lastSeq: number,
     readonly epoch: string,
     /** Whether no later commit can add to it. */
-    readonly isComplete: boolean
+    readonly isComplete: boolean,
+    /** Whether the log may have had more records after `lastSeq`: the reader has to read again. */
+    readonly hasMore: boolean = isComplete
   ) {
     this.records = Records.of(changes)
   }
@@ -60,8 +62,13 @@ export class Page {
   }
 
   /** A page without changes, which only shows how far the log was scanned. */
-  static empty(lastSeq: number, epoch: string): Page {
-    return new Page([], lastSeq, epoch, false)
+  static empty(lastSeq: number, epoch: string, hasMore = false): Page {
+    return new Page([], lastSeq, epoch, false, hasMore)
+  }
+
+  /** The page for a reader that may have to read again. */
+  get continued(): Page {
+    return this.hasMore ? this : new Page(this.records.list, this.lastSeq, this.epoch, this.isComplete, true)
   }
 
   /** The position after the page. */
@@ -122,13 +129,14 @@ export class Page {
     const selected = this.records.list.filter(record => record.seq > after && selects(query, record))
     if (selected.length === this.count && selected.length <= limit) return [this]
     const records = selected.map(detached)
-    if (records.length <= limit) return [new Page(records, this.lastSeq, this.epoch, false)]
+    if (records.length <= limit) return [new Page(records, this.lastSeq, this.epoch, false, this.hasMore)]
     const head = new Page(records.slice(0, limit), records[limit - 1]!.seq, this.epoch, true)
     const pages: [Page, ...Array<Page>] = [head]
     for (let start = limit; start < records.length; start += limit) {
       const part = records.slice(start, start + limit)
       const isLast = start + limit >= records.length
-      pages.push(new Page(part, isLast ? this.lastSeq : part.at(-1)!.seq, this.epoch, !isLast))
+      const lastSeq = isLast ? this.lastSeq : part.at(-1)!.seq
+      pages.push(new Page(part, lastSeq, this.epoch, !isLast, !isLast || this.hasMore))
     }
     return pages
   }

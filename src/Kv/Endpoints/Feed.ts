@@ -12,9 +12,17 @@ import type { Admits } from "../../Http/Origin.ts"
 import * as Reply from "../../Http/Reply.ts"
 import { upgradeFailed } from "../../Http/WebSocket.ts"
 import * as ServerSentEvents from "../ChangeFeed/ServerSentEvents.ts"
-import type { ChangeFeed, FollowFailure, FollowQuery } from "../ChangeFeed.ts"
+import type { ChangeFeed, FollowFailure, FollowQuery, Page } from "../ChangeFeed.ts"
 import * as Entry from "../Entry.ts"
-import { type ChangesParams, defaultPage, epochHeader, type FollowParams, maxPage, trimmedHeader } from "../Requests.ts"
+import {
+  type ChangesParams,
+  defaultPage,
+  epochHeader,
+  type FollowParams,
+  maxPage,
+  moreHeader,
+  trimmedHeader
+} from "../Requests.ts"
 import type { Selection, Store } from "../Store.ts"
 import * as Lists from "./Lists.ts"
 import * as Operations from "./Operations.ts"
@@ -54,11 +62,15 @@ const checkPart = (
 }
 
 /** The headers of pages. They are made once for all pages of the current epoch. */
-const pageHeaders = (): ((epoch: string) => Readonly<Record<string, string>>) => {
-  let headers = Reply.jsonHeaders({})
-  return epoch => {
-    if (headers[epochHeader] !== epoch) headers = Reply.jsonHeaders({ [epochHeader]: epoch })
-    return headers
+const pageHeaders = (): ((page: Page) => Readonly<Record<string, string>>) => {
+  let atEnd = Reply.jsonHeaders({})
+  let before = atEnd
+  return ({ epoch, hasMore }) => {
+    if (atEnd[epochHeader] !== epoch) {
+      atEnd = Reply.jsonHeaders({ [epochHeader]: epoch })
+      before = { ...atEnd, [moreHeader]: "true" }
+    }
+    return hasMore ? before : atEnd
   }
 }
 
@@ -117,7 +129,7 @@ const changes =
       if (Either.isLeft(query)) return Exit.fail(query.left)
       return Direct.matchEffect(feed.poll(query.right, Duration.seconds(request.urlParams.wait ?? 0)), {
         onFailure: failed,
-        onSuccess: page => Compression.compress(Reply.jsonWith(page.answer, headersOf(page.epoch)), request.incoming)
+        onSuccess: page => Compression.compress(Reply.jsonWith(page.answer, headersOf(page)), request.incoming)
       })
     })
 

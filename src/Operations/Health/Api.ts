@@ -133,11 +133,14 @@ const readiness = operation({
   }
 })
 
-/** Liveness and readiness, without credentials. */
-const at = (paths: Readonly<Record<"status" | "alive" | "ready", `/${string}`>>) =>
+/**
+ * The state of everything (`health`), liveness (`alive`) and readiness of the store (`ready`), without credentials. The
+ * names are those of the paths of {@link HealthRoutes}.
+ */
+const at = (paths: Readonly<Record<"health" | "alive" | "ready", `/${string}`>>) =>
   HttpApiGroup.make("health")
     .add(
-      HttpApiEndpoint.get("status", paths.status)
+      HttpApiEndpoint.get("health", paths.health)
         .addSuccess(Report)
         .addSuccess(Unhealthy)
         .annotate(OpenApi.Transform, report)
@@ -148,7 +151,7 @@ const at = (paths: Readonly<Record<"status" | "alive" | "ready", `/${string}`>>)
         .annotate(
           OpenApi.Transform,
           operation({
-            operationId: "getHealth",
+            operationId: "getLiveness",
             summary: "200 while the process runs",
             description: "For a supervisor that starts the process again.",
             answers: { 200: { description: "The process runs.", example: { ok: true } } }
@@ -168,8 +171,11 @@ const at = (paths: Readonly<Record<"status" | "alive" | "ready", `/${string}`>>)
     .annotate(OpenApi.Title, "Health")
     .annotate(OpenApi.Description, "Liveness and readiness. No credential is needed.")
 
-/** Liveness and readiness at `/health`, `/api/v1/health` and `/api/v1/ready`. */
-export const HealthGroup = at({ status: "/health", alive: "/api/v1/health", ready: "/api/v1/ready" })
+/**
+ * The paths of the service: `/health` for `health`, `/api/v1/health` for `alive`, as the contract of the store has it,
+ * and `/api/v1/ready` for `ready`.
+ */
+export const HealthGroup = at({ health: "/health", alive: "/api/v1/health", ready: "/api/v1/ready" })
 
 /** The same at `/health`, `/alive` and `/ready`, under any prefix. */
-export const HealthRoutes = at({ status: "/health", alive: "/alive", ready: "/ready" })
+export const HealthRoutes = at({ health: "/health", alive: "/alive", ready: "/ready" })

@@ -14,7 +14,7 @@ export const endpoints = Endpoints.of(
     const store = yield* Store
     return {
       // 503 if the gateway cannot work without one of its dependencies.
-      status: () =>
+      health: () =>
         Effect.map(health.report, report => ({
           ...json(JSON.stringify(report), { "cache-control": "no-store" }),
           status: report.status === "unhealthy" ? 503 : 200

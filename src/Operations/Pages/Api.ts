@@ -33,3 +33,21 @@ export const ReferenceGroup = HttpApiGroup.make("reference")
   .addError(InternalServerError.Wire)
   .annotate(OpenApi.Exclude, true)
   .annotate(Part, "reference")
+
+/** The index at the root of the service. Applications that embed it have pages of their own there. */
+export const IndexGroup = HttpApiGroup.make("index")
+  .add(
+    HttpApiEndpoint.get("index", "/")
+      .addSuccess(
+        Schema.Struct({
+          version: Schema.String,
+          console: Schema.optionalWith(Schema.String, { exact: true }),
+          docs: Schema.optionalWith(Schema.String, { exact: true }),
+          health: Schema.String,
+          ready: Schema.String
+        })
+      )
+      .addSuccess(HttpApiSchema.Empty(302))
+  )
+  .addError(InternalServerError.Wire)
+  .annotate(OpenApi.Exclude, true)

@@ -3,6 +3,8 @@
 import { createHash } from "node:crypto"
 import { existsSync } from "node:fs"
 import { readFile } from "node:fs/promises"
+import { promisify } from "node:util"
+import { brotliDecompress, gzip } from "node:zlib"
 import { Config, Context, Effect, Option } from "effect"
 import * as Setting from "../../base/Setting.ts"
 import { NotFound } from "../../Http/ApiError.ts"
@@ -14,13 +16,10 @@ import { MetricsRoutes, type MetricsRoutesShape } from "../Metrics/Endpoints.ts"
 import { ConsoleGroup, ReferenceGroup } from "./Api.ts"
 import { describe, type Routes } from "./Paths.ts"
 
-/** The content codings, and the file suffixes of the compressed forms. */
-const codings = [
-  { coding: "br", suffix: ".br" },
-  { coding: "gzip", suffix: ".gz" }
-] as const
+/** The content codings, in order of preference. */
+const codings = ["br", "gzip"] as const
 
-type Coding = (typeof codings)[number]["coding"]
+type Coding = (typeof codings)[number]
 
 /** A file in one of its forms. */
 export interface StaticFile {
@@ -46,16 +45,22 @@ const fileName = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\.([a-z0-9]{1,9})$/
 
 const etagOf = (body: Uint8Array): string => `"${createHash("sha256").update(body).digest("base64url").slice(0, 22)}"`
 
-const read = (url: URL): Effect.Effect<Option.Option<Uint8Array>> =>
-  Effect.map(
-    Effect.promise(() =>
-      readFile(url).catch((error: NodeJS.ErrnoException) => {
-        if (error.code === "ENOENT") return undefined
-        throw error
-      })
-    ),
-    Option.fromNullable
-  )
+const read = (url: URL): Promise<Uint8Array | undefined> =>
+  readFile(url).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return undefined
+    throw error
+  })
+
+const [compressed, decompressed] = [promisify(gzip), promisify(brotliDecompress)]
+
+/** A file of the build in one of its forms. The build compresses all but the pages themselves, by Brotli. */
+const bodyOf = async (file: URL, coding: Coding | undefined): Promise<Uint8Array | undefined> => {
+  const brotli = await read(new URL(`${file}.br`))
+  if (coding === "br") return brotli
+  if (brotli === undefined) return coding === undefined ? read(file) : undefined
+  const plain = await decompressed(brotli)
+  return coding === undefined ? plain : compressed(plain, { level: 9 })
+}
 
 /** A file with another body. */
 export const changed = (file: StaticFile, body: Uint8Array): StaticFile => ({ ...file, body, etag: etagOf(body) })
@@ -66,36 +71,34 @@ export interface StaticFiles {
   readonly file: (name: string, weights: ReadonlyMap<string, number>) => Effect.Effect<Option.Option<StaticFile>>
 }
 
-/** The files of a built directory. Each file is cached when it is first requested. */
+/** The files of a built directory. Each form of a file is made when it is first requested, and kept. */
 export const make = (directory: URL): StaticFiles => {
-  // Unknown names are not cached, so that requests cannot make the cache grow.
-  const known = new Map<string, StaticFile>()
+  // Unknown names are not kept, so that requests cannot make the cache grow.
+  const known = new Map<string, Promise<StaticFile | undefined>>()
 
-  const load = (name: string, suffix: string, coding: Coding | undefined, contentType: string) =>
-    Effect.suspend(() => {
-      const found = known.get(name + suffix)
-      if (found !== undefined) return Effect.succeedSome(found)
-      return Effect.map(
-        read(new URL(name + suffix, directory)),
-        Option.map(body => {
-          const file: StaticFile = { body, contentType, coding, etag: etagOf(body) }
-          known.set(name + suffix, file)
-          return file
-        })
-      )
-    })
+  const load = (name: string, coding: Coding | undefined, contentType: string): Promise<StaticFile | undefined> => {
+    const key = `${name} ${coding}`
+    const found = known.get(key)
+    if (found !== undefined) return found
+    const loading = bodyOf(new URL(name, directory), coding).then(
+      body => body && { body, contentType, coding, etag: etagOf(body) }
+    )
+    known.set(key, loading)
+    const forget = () => void known.delete(key)
+    loading.then(file => file ?? forget(), forget)
+    return loading
+  }
 
   return {
     file: (name, weights) =>
-      Effect.gen(function* () {
+      Effect.promise(async () => {
         const contentType = contentTypes[fileName.exec(name)?.[1] ?? ""]
         if (contentType === undefined) return Option.none()
-        for (const { coding, suffix } of codings) {
-          if (!weights.get(coding)) continue
-          const compressed = yield* load(name, suffix, coding, contentType)
-          if (Option.isSome(compressed)) return compressed
+        for (const coding of codings) {
+          const file = weights.get(coding) ? await load(name, coding, contentType) : undefined
+          if (file !== undefined) return Option.some(file)
         }
-        return yield* load(name, "", undefined, contentType)
+        return Option.fromNullable(await load(name, undefined, contentType))
       })
   }
 }

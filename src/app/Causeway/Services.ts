@@ -46,7 +46,7 @@ export const none: Erased = Layer.empty
 const routesOf = (api: ReflectedApi): Routes => ({
   store: pathIn(api, "kv", "list")?.replace(/\/kv\/:namespace$/, ""),
   gateway: pathIn(api, "gateway", "connect"),
-  health: pathIn(api, "health", "status"),
+  health: pathIn(api, "health", "health"),
   ready: pathIn(api, "health", "ready"),
   activity: pathIn(api, "activity", "activity"),
   metricsJson: pathIn(api, "metrics", "json"),

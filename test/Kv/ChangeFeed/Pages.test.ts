@@ -171,4 +171,17 @@ describe("Page", () => {
     expect(parts(5, 2, "")).toEqual([[0, 7]])
     expect(parts(0, 2, "c")).toEqual([[0, 7]])
   })
+
+  it("says of each part whether the log may continue after it", () => {
+    for (const isComplete of [false, true]) {
+      const whole = Page.of({ ...page(change(1), change(2, "b"), change(3), change(4)), isComplete })
+      const more = (limit: number, tenant: string) =>
+        whole.split({ after: 0, limit, tenant }).map(({ hasMore }) => hasMore)
+      expect(more(10, "")).toEqual([isComplete])
+      expect(more(2, "a")).toEqual([true, isComplete])
+      expect(more(2, "c")).toEqual([isComplete])
+      const { continued } = whole
+      expect([continued.hasMore, continued.count, continued.answer]).toEqual([true, 4, whole.answer])
+    }
+  })
 })

@@ -187,7 +187,7 @@ describe("GET /health", () => {
     const address = { method: "GET", url: "/health", target: "/health", remoteAddress: undefined }
     const incoming = { ...credentials, ...address, upgradeProblem: undefined, origin: undefined, host: undefined }
     const answer = (status: Report["status"]) =>
-      Effect.flatMap(endpoints, handlers => handlers.status({ incoming })).pipe(
+      Effect.flatMap(endpoints, handlers => handlers.health({ incoming })).pipe(
         Effect.provideService(Health.Health, {
           report: Effect.succeed({
             status,

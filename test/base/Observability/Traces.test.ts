@@ -62,7 +62,7 @@ describe("a trace", () => {
     const headers = { traceparent, "x-request-id": "request-1" }
     assert.deepStrictEqual(yield* ask({ platform }, target, ["/health", headers]), [200])
     const found = (yield* spans).filter(({ traceId }) => traceId === remote.traceId)
-    assert.deepStrictEqual(tree(found, remote.spanId), [["http.server GET", ["health.status", "http.client GET"]]])
+    assert.deepStrictEqual(tree(found, remote.spanId), [["http.server GET", ["health.health", "http.client GET"]]])
     assert.lengthOf(found, 3)
     const span = (name: string) => found.find(span => span.name === name)
     const [server, client] = [span("http.server GET"), span("http.client GET")]

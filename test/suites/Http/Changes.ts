@@ -119,6 +119,47 @@ export const polls = (check: Check) => {
     }
   })
 
+  check("a poll says whether there may be more, so that a loop does not end before the log does", function* () {
+    const [mine, other] = [space(), space()]
+    const start = yield* end
+    for (const part of [1000, 1000, 1000]) yield* setAll(other, numbered(part))
+    yield* put(mine, "a", 1)
+    yield* put(mine, "b", 2)
+    const last = yield* end
+    const more = (answer: { readonly headers: Readonly<Record<string, unknown>> }) => answer.headers["kv-more"]
+    for (const [query, found] of [
+      ["", ["a", "b"]],
+      ["&prefix=b", ["b"]],
+      ["&prefix=c", []],
+      ["&wait=1&prefix=b", ["b"]]
+    ] as const) {
+      const keys: Array<string> = []
+      let isFirst = true
+      for (let after = start, isBehind = true; isBehind; isFirst = false) {
+        const part = isFirst || !query.startsWith("&wait") ? query : query.replace("&wait=1", "")
+        const answer = yield* call("GET", `/api/v1/changes?after=${after}&namespace=${encodeURIComponent(mine)}${part}`)
+        const page = JSON.parse(answer.text)
+        keys.push(...page.changes.map(({ key }: { readonly key: string }) => key))
+        expect([undefined, "true"]).toContain(more(answer))
+        isBehind = more(answer) === "true"
+        if (isBehind) expect(page.lastSeq).toBeGreaterThan(after)
+        else expect(page.lastSeq).toBe(last)
+        after = page.lastSeq
+      }
+      expect([query, keys]).toEqual([query, found])
+    }
+    for (const [query, expected] of [
+      [`after=${start}&limit=2`, "true"],
+      [`after=${start}&limit=1000&tenant=${tenantOf(mine)}`, undefined],
+      [`after=${start}&limit=1&tenant=${tenantOf(mine)}`, "true"],
+      [`after=${last}`, undefined],
+      [`after=${last}&namespace=${encodeURIComponent(mine)}`, undefined],
+      ["after=9007199254740991", undefined]
+    ] as const) {
+      expect([query, more(yield* call("GET", `/api/v1/changes?${query}`))]).toEqual([query, expected])
+    }
+  })
+
   check("a poll that waits is answered by the next write that concerns it", function* () {
     const [mine, other] = [space(), space()]
     const start = yield* end
