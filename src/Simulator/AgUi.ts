@@ -15,13 +15,16 @@ import { type Answer, Refused } from "./SimulatedService.ts"
 /** Threads that are kept. Above it the least recently used one is forgotten, with its instance. */
 const maxThreads = 64
 
+const translationOf = (epoch: string) => new Translation(Fold.empty(epoch), new Names(epoch))
+
 /** A thread, and how far it was translated. */
 class Thread implements ClientConnection {
   sent: number
   /** The turn in progress: the id of its first run. */
   turnId = ""
-  private readonly epoch = crypto.randomUUID()
-  private readonly translation = new Translation(Fold.empty(this.epoch), new Names(this.epoch))
+  /** Whether its run has ended. */
+  isOver = false
+  private translation = translationOf(crypto.randomUUID())
   private halves = EventMapping.noHalves
   private seq = 0
   private answered = new Set<string>()
@@ -32,6 +35,12 @@ class Thread implements ClientConnection {
 
   close(): void {
     this.instance.detach(this)
+  }
+
+  /** Interrupts the turn. What is left of it belongs to no later run. */
+  abandon(): void {
+    this.instance.interrupt(this.turnId)
+    this.translation = translationOf(crypto.randomUUID())
   }
 
   /** Whether a person is asked. */
@@ -51,6 +60,15 @@ class Thread implements ClientConnection {
     readonly threadId: string
     readonly runId: string
   }): readonly [ReadonlyArray<AgUiEvent>, isOver: boolean] {
+    const [events, isOver] = this.next(run)
+    this.isOver = isOver
+    return [events, isOver]
+  }
+
+  private next(run: {
+    readonly threadId: string
+    readonly runId: string
+  }): readonly [ReadonlyArray<AgUiEvent>, isOver: boolean] {
     const { history } = this.instance
     const events: Array<AgUiEvent> = []
     while (this.sent < history.last) {
@@ -65,6 +83,8 @@ class Thread implements ClientConnection {
   private add(frame: unknown): ReadonlyArray<AgUiEvent> {
     const event = typeof frame === "string" ? fromFrame(frame) : Either.left("")
     if (Either.isLeft(event)) return []
+    const { turnId = this.turnId } = event.right.payload
+    if (turnId !== this.turnId) return []
     const { halves, mapped } = EventMapping.mapJoined(this.halves, event.right, { turnId: this.turnId })
     this.halves = halves
     return mapped.events.flatMap(body => {
@@ -119,6 +139,7 @@ export class Threads {
       const begin = Effect.acquireRelease(
         Effect.sync(() => {
           instance.attach(thread)
+          thread.isOver = false
           if (resume.length === 0) {
             thread.turnId = runId
             instance.message((last === undefined ? undefined : contentOf(last)) ?? "", runId)
@@ -130,7 +151,7 @@ export class Threads {
         () =>
           Effect.sync(() => {
             instance.detach(thread)
-            if (!thread.isAsking) instance.interrupt(thread.turnId)
+            if (!thread.isAsking && !thread.isOver) thread.abandon()
           })
       )
       const started: AgUiEvent = { type: "RUN_STARTED", threadId, runId, protocolVersion }

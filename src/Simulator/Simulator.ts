@@ -245,6 +245,10 @@ export const simulatedUpstreams = ({ agentPlatform, agents, inference }: Upstrea
     const hasAgents = Option.isSome(agentPlatform.url) || Agents.isSet(agents)
     if (hasAgents && isSet(inference)) return { agentPlatform, inference }
     const simulator = yield* make({ pace: "20 millis" })
+    if (!hasAgents) {
+      const address = `${simulator.agentsUrl}/echo`
+      yield* Effect.annotateLogs(Effect.logInfo("The simulated agent can be reached by AG-UI too"), { address })
+    }
     return {
       agentPlatform: hasAgents ? agentPlatform : { ...agentPlatform, url: Option.some(simulator.platformUrl) },
       // The simulated proxy accepts any credential; without one there is no inference.

@@ -63,15 +63,19 @@ export const reader = (longest = longestEvent, leavesOut = false): Reader => {
     return events
   }
 
-  const guard = (): void => {
-    if (leavesOut && rest.startsWith(":")) rest = ":"
-    if (rest.length + length <= longest && !isTooLong) return
+  /** `unended` are the characters of the line that goes on. */
+  const guard = (unended: number): void => {
+    if (unended + length <= longest) return
     if (!leavesOut) throw new EventTooLong(`an event is longer than ${longest} characters`)
     isTooLong = true
     data = []
     length = 0
-    // The line goes on, as a comment.
-    if (rest !== "") rest = ":"
+  }
+
+  /** A line that is left out goes on as a comment. */
+  const guardRest = (): void => {
+    if (!leavesOut || !rest.startsWith(":")) guard(rest.length)
+    if (leavesOut && rest !== "" && (isTooLong || rest.startsWith(":"))) rest = ":"
   }
 
   return {
@@ -86,9 +90,9 @@ export const reader = (longest = longestEvent, leavesOut = false): Reader => {
       for (const line of lines) {
         if (line === "") events.push(...dispatch())
         else field(line)
-        guard()
+        guard(leavesOut ? 0 : rest.length)
       }
-      guard()
+      guardRest()
       return events
     },
     end: () => {

@@ -47,6 +47,7 @@ describe("the simulated agent", () => {
     const socket = yield* connect(gateway.url)
     const sessionId = yield* createSession(socket)
     yield* socket.get("subscribed", { type: "subscribe", sessionId })
-    yield* completeTurn(socket, sessionId, "/all")
+    yield* completeTurn(socket, sessionId, "/write notes.md text")
+    expect(socket.events(sessionId).map(({ type }) => type)).toContain("file_changed")
   })
 })

@@ -6,7 +6,8 @@ import * as Headers from "@effect/platform/Headers"
 import type * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { Deferred, Duration, Effect, ExecutionStrategy, Exit, Option, Redacted, Scope, Stream } from "effect"
-import type { Message } from "../../AgUi/Protocol.ts"
+import { continuingHeader, type Message } from "../../AgUi/Protocol.ts"
+import * as Supervision from "../../base/Supervision.ts"
 import * as Monotonic from "../../base/Time/Monotonic.ts"
 import { fromFrame, OversizedFrame, type PlatformEvent } from "../PlatformEvent.ts"
 import { type ArrivingFrames, isLarge, turnOf } from "../PlatformSocket.ts"
@@ -53,6 +54,8 @@ export type Received = PlatformEvent | OversizedFrame | Malformed
 export interface OpenRun {
   /** The next events, at least one. Fails with none at the end of the stream. */
   readonly next: Effect.Effect<ReadonlyArray<Received>, Option.Option<UpstreamFailure>>
+  /** Called when the run has ended. Otherwise it is stopped with the scope, which for most agents is the end of the request. */
+  readonly settle: () => void
   /** Fails when the answer is given up, because the agents have sent too much that does not end. */
   readonly abandoned: Effect.Effect<never, UpstreamFailure>
 }
@@ -128,7 +131,7 @@ const tooMuch = failure("too_large", "The agents have sent too much that does no
 const eventsIn = (
   body: Stream.Stream<Uint8Array, UpstreamFailure>,
   options: Pick<Options, "arriving" | "eventBytes">
-): Effect.Effect<OpenRun, never, Scope.Scope> =>
+): Effect.Effect<Omit<OpenRun, "settle">, never, Scope.Scope> =>
   Effect.gen(function* () {
     const pull = yield* Stream.toPull(body)
     const reading = new Body(options)
@@ -155,8 +158,20 @@ const eventsIn = (
 const isEventStream = (contentType: string | undefined): boolean =>
   (contentType ?? "").split(";", 1)[0]!.trim().toLowerCase() === "text/event-stream"
 
-/** Opens the answer to a request, in a scope of its own if it fails. */
-const open = (http: UpstreamHttp.UpstreamHttp, request: HttpClientRequest.HttpClientRequest, options: Options) =>
+/** How long a run of another gateway may take to stop. */
+const stopTimeout = "2 seconds"
+
+/** Stops a run of another gateway, which continues without its client. */
+const stopping = (http: UpstreamHttp.UpstreamHttp, stop: HttpClientRequest.HttpClientRequest) =>
+  Supervision.within(stopTimeout, Effect.ignore(http.done("stop", stop)))
+
+/** Opens the answer to a request. `stop` is sent if another gateway has answered. */
+const open = (
+  http: UpstreamHttp.UpstreamHttp,
+  request: HttpClientRequest.HttpClientRequest,
+  stop: HttpClientRequest.HttpClientRequest,
+  options: Options
+) =>
   Effect.gen(function* () {
     const { connect, silence } = options.times
     const { body, headers } = yield* Effect.timeoutFail(http.openStream(operation, request), {
@@ -165,6 +180,11 @@ const open = (http: UpstreamHttp.UpstreamHttp, request: HttpClientRequest.HttpCl
     })
     if (!isEventStream(headers["content-type"])) {
       return yield* failure("malformed", "The agent's answer is not a stream of Server-Sent Events")
+    }
+    let isSettled = headers[continuingHeader] === undefined
+    yield* Effect.addFinalizer(() => (isSettled ? Effect.void : stopping(http, stop)))
+    const settle = () => {
+      isSettled = true
     }
     const { abandoned, next } = yield* eventsIn(body, options)
     // An end without events is the end of the run, and not a failure of the request.
@@ -182,7 +202,7 @@ const open = (http: UpstreamHttp.UpstreamHttp, request: HttpClientRequest.HttpCl
       isFirst = false
       return first
     })
-    return { next: all, abandoned } satisfies OpenRun
+    return { next: all, abandoned, settle } satisfies OpenRun
   })
 
 /** Runs of an agent, with the metrics, the retries and the breaker of its address. */
@@ -195,6 +215,9 @@ export const make = (client: HttpClient.HttpClient, options: Options): Effect.Ef
     const names = secrets.map(([name]) => name)
     const limit = Duration.sum(Duration.decode(times.connect), Duration.decode(times.silence))
 
+    /** The address of a run of another gateway. */
+    const stop = ({ runId, threadId }: RunInput) =>
+      HttpClientRequest.setHeaders(HttpClientRequest.del(`/${threadId}/runs/${runId}`), secrets)
     const request = (input: RunInput) =>
       HttpClientRequest.post("").pipe(
         HttpClientRequest.setHeaders(secrets),
@@ -209,7 +232,7 @@ export const make = (client: HttpClient.HttpClient, options: Options): Effect.Ef
           const scope = yield* Effect.scope
           const attempt = Effect.gen(function* () {
             const own = yield* Scope.fork(scope, ExecutionStrategy.sequential)
-            return yield* open(http, request(input), options).pipe(
+            return yield* open(http, request(input), stop(input), options).pipe(
               Scope.extend(own),
               Effect.onExit(exit => (Exit.isSuccess(exit) ? Effect.void : Scope.close(own, Exit.void)))
             )

@@ -35,6 +35,9 @@ type AnswerFrame = Extract<PlatformFrame, { readonly type: "answer" }>
  */
 const acceptance = Duration.seconds(5)
 
+/** How long an agent that has ended its run may take to end its stream, or to go on. */
+const finishMillis = 2000
+
 /** Whether a failure proves that the agent has not run. */
 const isRefusal = ({ isUnreached, reason, statusCode = 0 }: UpstreamFailure): boolean =>
   isUnreached === true || reason === "circuit_open" || (reason === "status" && statusCode >= 300 && statusCode < 500)
@@ -47,7 +50,7 @@ interface Ending {
 
 const endingOf = (failure: UpstreamFailure): Ending => {
   const { message, reason } = failure
-  if (isRefusal(failure)) return { code: "not_sent", message }
+  if (isRefusal(failure)) return { code: "agent_unavailable", message }
   if (reason === "malformed" || reason === "too_large") return { code: "agent_malformed", message }
   return { code: "delivery_unknown", message: `${message}. It is not known what the agent has done` }
 }
@@ -119,27 +122,33 @@ class AgentConnection {
     frame: MessageFrame,
     { claim, timeout = acceptance }: SendOptions
   ): Effect.Effect<void, UpstreamFailure> {
-    if (claim?.() === false) return Effect.void
-    if (this.current !== undefined) {
-      this.waiting.push(frame)
-      return Effect.void
-    }
-    const turn = new Turn(frame, false)
-    this.current = turn
-    const settled = Effect.suspend(() => {
-      if (turn.refusal !== undefined) return Effect.fail(turn.refusal)
-      turn.accept()
-      return Effect.void
-    })
-    const wait = Effect.timeoutOption(Effect.ignore(Deferred.await(turn.sent)), Duration.min(timeout, acceptance))
-    return this.run(turn).pipe(
-      Effect.zipRight(wait),
-      Effect.zipRight(settled),
-      // Nobody ends the turn of a sender that is gone.
-      Effect.onInterrupt(() =>
-        Effect.sync(() => (turn.refusal === undefined ? turn.accept() : this.fail(turn, endingOf(turn.refusal))))
+    return Effect.uninterruptibleMask(restore => {
+      if (claim?.() === false) return Effect.void
+      if (this.current !== undefined) {
+        this.waiting.push(frame)
+        return Effect.void
+      }
+      const turn = new Turn(frame, false)
+      this.current = turn
+      const settled = Effect.suspend(() => {
+        if (turn.refusal !== undefined) return Effect.fail(turn.refusal)
+        turn.accept()
+        return Effect.void
+      })
+      // A sender that is gone does not end the turn.
+      const abandoned = Effect.sync(() => {
+        turn.accept()
+        if (turn.refusal !== undefined) this.fail(turn, endingOf(turn.refusal))
+      })
+      const wait = Effect.timeoutOption(Effect.ignore(Deferred.await(turn.sent)), Duration.min(timeout, acceptance))
+      return Effect.zipRight(
+        this.run(turn),
+        Effect.zipRight(
+          Effect.onInterrupt(restore(wait), () => abandoned),
+          settled
+        )
       )
-    )
+    })
   }
 
   /** Starts a run of a turn. */
@@ -155,8 +164,11 @@ class AgentConnection {
       const input = yield* this.inputOf(turn, resume)
       const run = yield* this.options.open(input)
       turn.accept()
-      const ended = yield* Effect.raceFirst(Effect.raceFirst(this.read(turn, run), run.abandoned), this.watch())
-      if (ended !== undefined) yield* this.onBroken(turn, ended)
+      const ended = yield* Effect.raceFirst(Effect.raceFirst(this.read(turn, run), run.abandoned), this.watch(turn))
+      const isFinished = turn.translation.state.is === "finished"
+      if (isFinished || ended === undefined) run.settle()
+      for (const event of turn.translation.close()) this.events.offer(event)
+      if (!isFinished && ended !== undefined) yield* this.onBroken(turn, ended)
     }).pipe(
       Effect.scoped,
       Effect.catchAll(failure => this.onFailure(turn, failure)),
@@ -177,7 +189,7 @@ class AgentConnection {
     return Effect.map(conversation, (all): RunInput => {
       const later = new Set(this.waiting.map(({ turnId }) => turnId))
       const messages = History.messagesFor(all, { turnId: turn.turnId, later }, history)
-      turn.translation.resume(History.idsOf(messages))
+      turn.translation.learn(History.idsOf(messages))
       const given = isObject(turn.input) ? turn.input : {}
       turn.runs++
       return {
@@ -217,7 +229,7 @@ class AgentConnection {
             yield* this.events.awaitRoom
             this.events.offer(event)
           }
-          if (turn.translation.state.is !== "running") return undefined
+          if (["ended", "asking"].includes(turn.translation.state.is)) return undefined
         }
       }
     }).pipe(
@@ -226,18 +238,20 @@ class AgentConnection {
   }
 
   /** Ends when a run takes too long, or when the agent is silent for too long. */
-  private watch(): Effect.Effect<Ending> {
+  private watch(turn: Turn): Effect.Effect<Ending> {
     const { run, silence } = this.options.times
     return Effect.gen(this, function* () {
       const end = (yield* Monotonic.millis) + Duration.toMillis(run)
       for (;;) {
         const now = yield* Monotonic.millis
-        const silent = (this.newest ?? now) + Duration.toMillis(silence)
+        const { state } = turn.translation
+        const isLast = state.is === "finished" && !state.isCalling
+        const silent = (this.newest ?? now) + (isLast ? finishMillis : Duration.toMillis(silence))
         if (now >= end) return { code: "timeout", message: `The run took more than ${Monotonic.words(run)}` }
         if (now >= silent) {
           return { code: "timeout", message: `The agent has sent nothing for ${Monotonic.words(silence)}` }
         }
-        yield* Effect.sleep(Math.ceil(Math.min(end, silent) - now))
+        yield* Effect.sleep(Math.min(Math.ceil(Math.min(end, silent) - now), finishMillis))
       }
     })
   }
@@ -284,7 +298,7 @@ class AgentConnection {
     if (turn.answers.size < interrupts.length) return Effect.void
     const resume = [...turn.answers.values()]
     turn.answers.clear()
-    turn.translation.resume([])
+    turn.translation.resume()
     return this.run(turn, resume)
   }
 

@@ -5,7 +5,7 @@
  */
 import { Names as MessageNames, messagesOf } from "../../AgUi/Messages.ts"
 import type { Message } from "../../AgUi/Protocol.ts"
-import type { Conversation, Part, UserMessage } from "../../Client/Conversation/Conversation.ts"
+import type { AgentMessage, Conversation, Part, UserMessage } from "../../Client/Conversation/Conversation.ts"
 
 /** How much of a conversation an agent gets. */
 export interface Limits {
@@ -31,9 +31,6 @@ class Names extends MessageNames {
   }
 }
 
-/** Codes of turns whose message has not reached the agent. */
-const unsent: ReadonlySet<string | undefined> = new Set(["not_sent", "not_recorded"])
-
 /** The turn for which a conversation is sent. */
 export interface Turn {
   readonly turnId: string
@@ -53,13 +50,15 @@ const isSent = (part: Part, isCurrent: boolean, answered: ReadonlySet<string>): 
   }
 }
 
+/** Whether a turn has failed or was stopped before the agent has said anything. Nobody expects an answer any more. */
+const isLost = ({ parts, status }: AgentMessage): boolean =>
+  (status === "failed" || status === "interrupted") && !parts.some(({ type }) => type === "text" || type === "tool")
+
 /** The part of a conversation that concerns a turn. */
 const relevant = (conversation: Conversation, { later, turnId }: Turn): Conversation => {
   const skipped = new Set(later)
   for (const message of conversation.messages) {
-    if (message.role === "agent" && message.turnId !== undefined && unsent.has(message.error?.code)) {
-      skipped.add(message.turnId)
-    }
+    if (message.role === "agent" && message.turnId !== undefined && isLost(message)) skipped.add(message.turnId)
   }
   const kept = conversation.messages.filter(message => message.turnId === undefined || !skipped.has(message.turnId))
   const answered = answeredIn(kept)

@@ -13,6 +13,11 @@ import * as Interrupts from "./Interrupts.ts"
 /** What a run has come to. */
 export type State =
   | { readonly is: "running" }
+  /**
+   * The run has ended, and the turn ends with the stream: some agents end a run with each answer of their model, and go on
+   * when their tools have run. `isCalling`: calls have no result.
+   */
+  | { readonly is: "finished"; readonly isCalling: boolean }
   /** The turn has ended. */
   | { readonly is: "ended" }
   /** The run has ended, and the turn continues after a person has answered. */
@@ -26,8 +31,11 @@ const longestArguments = 1024 * 1024
 /** The limits of the structure of arguments. */
 const shape = { levels: 1000, members: 32_768 }
 
-/** Open messages, calls, steps and known ids of a turn; more are passed on without being remembered. */
+/** Open messages, calls and steps of a turn, of each; further ones are dropped. */
 const maxKept = 10_000
+
+/** Ids of messages and calls that are kept, of those that the agent was sent and of its own. */
+const maxKnown = 200_000
 
 interface Call {
   readonly name: string
@@ -60,6 +68,8 @@ export class Translation {
   /** By kind and id. */
   private readonly texts = new Map<string, readonly [kind: Kind, id: string]>()
   private readonly calls = new Map<string, Call>()
+  /** Complete calls without a result. */
+  private readonly pending = new Set<string>()
   /** Open steps, the oldest first. */
   private steps: Array<{ readonly id: string; readonly name: string }> = []
   private count = 0
@@ -72,24 +82,27 @@ export class Translation {
   private out: Array<PlatformEvent> = []
   private input: PlatformEvent | undefined
 
-  /** @param known the ids of messages that the agent was sent */
-  constructor(
-    private readonly turnId: string,
-    private readonly known: Set<string> = new Set()
-  ) {}
+  /** The ids of messages and calls that are not new. */
+  private readonly known = new Set<string>()
+
+  constructor(private readonly turnId: string) {}
 
   get state(): State {
     return this.current
   }
 
   /** Continues the turn, by a run with the answers. */
-  resume(known: Iterable<string>): void {
-    this.current = { is: "running" }
-    for (const id of known) this.known.add(id)
+  resume(): void {
+    if (this.current.is === "asking") this.current = { is: "running" }
+  }
+
+  learn(ids: Iterable<string>): void {
+    for (const id of ids) if (this.known.size < maxKnown) this.known.add(id)
   }
 
   /** The events that an event of AG-UI becomes. There are none after the end of the run. */
   add(event: PlatformEvent): ReadonlyArray<PlatformEvent> {
+    if (this.current.is === "finished" && event.type !== "RUN_FINISHED") this.current = { is: "running" }
     if (this.current.is !== "running") return []
     this.input = event
     if (!this.isStarted) {
@@ -105,9 +118,16 @@ export class Translation {
     return this.take()
   }
 
+  /** Ends the turn after its run, at the end of the stream. */
+  close(): ReadonlyArray<PlatformEvent> {
+    return this.current.is === "finished" ? this.finish({ type: "turn.completed" }) : []
+  }
+
   /** Ends the turn, unless it has ended. */
   fail(code: string, message: string, retryable = true): ReadonlyArray<PlatformEvent> {
-    return this.finish({ type: "turn.failed", code, message, retryable })
+    return this.current.is === "finished"
+      ? this.close()
+      : this.finish({ type: "turn.failed", code, message, retryable })
   }
 
   /** Ends the turn because a person has stopped it. */
@@ -159,7 +179,7 @@ export class Translation {
     // A message of another role is not the agent's.
     if (role !== undefined && role !== null && role !== "assistant" && role !== "reasoning") return
     if (this.texts.size < maxKept) this.texts.set(`${kind} ${id}`, [kind, id as string])
-    this.learn(id as string)
+    this.learn([id as string])
     this.hasStreamed = true
     this.emit({ type: `${kinds[kind].type}.start`, [kinds[kind].name]: id })
   }
@@ -215,7 +235,7 @@ export class Translation {
     const [callId, name] = [text(toolCallId), text(toolCallName)]
     if (callId === undefined || name === undefined || this.calls.has(callId)) return
     if (this.calls.size < maxKept) this.calls.set(callId, { name, text: "" })
-    this.learn(text(parentMessageId) ?? callId)
+    this.learn([text(parentMessageId) ?? callId])
     this.hasStreamed = true
     this.emit({ type: "tool.call.start", callId, name })
   }
@@ -234,6 +254,7 @@ export class Translation {
     const call = this.calls.get(callId)
     if (call === undefined) return
     this.calls.delete(callId)
+    if (this.pending.size < maxKept) this.pending.add(callId)
     const { name, text: written } = call
     const args =
       written.length > longestArguments
@@ -257,7 +278,8 @@ export class Translation {
     const callId = text(toolCallId)
     if (callId === undefined) return
     this.endCall(callId)
-    if (text(messageId) !== undefined) this.learn(messageId as string)
+    this.pending.delete(callId)
+    if (text(messageId) !== undefined) this.learn([messageId as string])
     const error = isObject(metadata) ? metadata["causeway.error"] : undefined
     this.emit(
       isObject(error) ? { type: "tool.error", callId, error } : { type: "tool.result", callId, result: content ?? null }
@@ -281,10 +303,6 @@ export class Translation {
   }
 
   // Messages as a whole
-
-  private learn(id: string): void {
-    if (this.known.size < 2 * maxKept) this.known.add(id)
-  }
 
   /**
    * The messages of the agent after the last one of a user, from an agent that sends them only as a whole. Many send them
@@ -310,7 +328,7 @@ export class Translation {
     for (const call of Array.isArray(toolCalls) ? toolCalls : []) {
       if (!isObject(call) || !isObject(call.function) || this.known.has(String(call.id))) continue
       this.startCall({ toolCallId: call.id, toolCallName: call.function.name, parentMessageId: id })
-      this.learn(String(call.id))
+      this.learn([String(call.id)])
       this.addArguments(call.id, call.function.arguments)
       this.endCall(call.id)
     }
@@ -363,7 +381,9 @@ export class Translation {
       const message = "The agent has asked a person in a form that is not understood"
       return this.end({ type: "turn.failed", code: "agent_malformed", message, retryable: false })
     }
-    this.end({ type: type === "cancelled" ? "turn.cancelled" : "turn.completed" })
+    if (type === "cancelled") return this.end({ type: "turn.cancelled" })
+    this.closeAll()
+    this.current = { is: "finished", isCalling: this.pending.size > 0 }
   }
 
   failed({ code, message, metadata, usage }: JsonObject): void {

@@ -55,10 +55,12 @@ describe("the history", () => {
     ])
   })
 
-  it("has no message that is sent later, or did not reach the agent", () => {
+  it("has no message that is sent later, or was not answered before its turn ended", () => {
     const conversation = of(
       user("t1", "lost"),
-      agent("t1", [], { status: "failed", error: { code: "not_sent", message: "" } }),
+      agent("t1", [{ type: "reasoning", ...at(), text: "hm" }], { status: "failed", error: { message: "" } }),
+      user("t0", "stopped"),
+      agent("t0", [], { status: "interrupted" }),
       user("t2", "now"),
       agent("t2", [tool("c1")], { status: "running" }),
       user("t3", "later"),

@@ -14,7 +14,12 @@ const decode = (event: Sent) => Either.getOrThrow(fromFrame(JSON.stringify(event
 const bodies = (translation: Translation, events: ReadonlyArray<Sent>) =>
   events.flatMap(event => translation.add(decode(event))).flatMap(event => EventMapping.map(event).events)
 
-const run = (...events: ReadonlyArray<Sent>) => bodies(new Translation("turn-1"), events)
+/** What clients get of a stream. */
+const run = (...events: ReadonlyArray<Sent>) => {
+  const translation = new Translation("turn-1")
+  const sent = bodies(translation, events)
+  return [...sent, ...translation.close().flatMap(event => EventMapping.map(event).events)]
+}
 
 const started = { type: "turn_started", turnId: "turn-1" }
 const completed = { type: "turn_completed", turnId: "turn-1" }
@@ -135,6 +140,19 @@ describe("the events of AG-UI", () => {
     ])
   })
 
+  it("may go on after the end of a run, when tools have run", () => {
+    const call = { type: "TOOL_CALL_CHUNK", toolCallId: "c", toolCallName: "look", delta: "{}" }
+    const result = { type: "TOOL_CALL_RESULT", messageId: "r", toolCallId: "c", content: "found" }
+    const translation = new Translation("turn-1")
+    bodies(translation, [begin, call, end])
+    expect(translation.state).toEqual({ is: "finished", isCalling: true })
+    expect(bodies(translation, [end])).toEqual([])
+    expect(bodies(translation, [result, end])).toEqual([{ type: "tool_result", callId: "c", result: "found", turnId }])
+    expect(translation.state).toEqual({ is: "finished", isCalling: false })
+    expect(translation.fail("broken", "").map(({ type }) => type)).toEqual(["turn.completed"])
+    expect(translation.close()).toEqual([])
+  })
+
   it("of an agent that sends only whole messages become texts; others send them twice", () => {
     const messages = [
       { id: "u1", role: "user", content: "hi" },
@@ -203,8 +221,9 @@ describe("an interrupt", () => {
       { type: "question_requested", requestId: "q", question: "Which?", options: ["red", "blue"], turnId }
     ])
     expect(translation.state.is).toBe("asking")
-    translation.resume([])
-    expect(bodies(translation, [begin, end])).toEqual([completed])
+    translation.resume()
+    expect(bodies(translation, [begin, end])).toEqual([])
+    expect(translation.close().map(({ type }) => type)).toEqual(["turn.completed"])
     const approval = {
       ...{ id: "a", reason: "tool_call", message: "Delete it?", toolCallId: "c" },
       responseSchema: { type: "object", properties: { approved: { type: "boolean" } } }
