@@ -3,10 +3,11 @@ import { stripVTControlCharacters } from "node:util"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodePath from "@effect/platform-node/NodePath"
 import * as NodeTerminal from "@effect/platform-node/NodeTerminal"
-import { Console, Effect, Layer } from "effect"
+import { Console, Effect, Layer, Option } from "effect"
 import { version } from "../base/Version.ts"
 import * as Arguments from "./Arguments.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
+import { text } from "./CommandOptions.ts"
 import * as Connection from "./Connection.ts"
 import { remove } from "./Entries/Delete.ts"
 import * as Entry from "./Entries/Entry.ts"
@@ -26,7 +27,8 @@ import { completions, group, helpAt, isGroup, isShell, leaf, shells } from "./Tr
 /** What the composition of the service provides. Each part is loaded when it is used. */
 export interface Parts extends Status.Documents {
   readonly serve: Effect.Effect<void, CommandFailed>
-  readonly develop: Effect.Effect<void, CommandFailed>
+  /** With the address of an AG-UI agent, if there is one. */
+  readonly develop: (agentUrl?: string) => Effect.Effect<void, CommandFailed>
 }
 
 /** All commands, and their tree for help and completions. */
@@ -34,7 +36,8 @@ const commandsOf = (parts: Parts) => {
   const serve = Command.make("serve", {}, () => parts.serve).pipe(
     Command.withDescription("Serve until SIGTERM or SIGINT, like causeway without a command")
   )
-  const dev = Command.make("dev", {}, () => parts.develop).pipe(
+  const agent = text("agent", "Address of an AG-UI agent, like AGENT_URL; default a simulated one", "address")
+  const dev = Command.make("dev", { agent }, ({ agent }) => parts.develop(Option.getOrUndefined(agent))).pipe(
     Command.withDescription("Serve with development keys and simulated upstream services")
   )
   const connection = Command.make("connection", {}, () => Output.write(`${Connection.page}\n`)).pipe(

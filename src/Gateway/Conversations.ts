@@ -33,7 +33,9 @@ export class Conversations extends Context.Tag("causeway/Conversations")<
      * the work, which continues after the interruption of a reader.
      */
     readonly read: (
-      subscription: Pick<Subscription, "session" | "epoch" | "headSeq" | "trimmedSeq">
+      subscription: Pick<Subscription, "epoch" | "headSeq" | "trimmedSeq"> & {
+        readonly session: Pick<Subscription["session"], "id" | "tenant">
+      }
     ) => Effect.Effect<ReadConversation, ReadError>
   }
 >() {}

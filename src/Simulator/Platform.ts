@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http"
 import { type Clock, Duration, Effect, FiberSet, Option, type Redacted, Schema, type Scope } from "effect"
 import { type RawData, type WebSocket, WebSocketServer } from "ws"
 import { yieldToEventLoop } from "../base/Time/EventLoop.ts"
+import * as AgUi from "./AgUi.ts"
 import type { Changes } from "./Changes.ts"
 import type { Delivery } from "./Fault.ts"
 import { type Creation, type Frame, Instance } from "./Instance.ts"
@@ -271,6 +272,14 @@ export const make = (
     const instances = yield* Instances.make(limits, pace, traffic.changes)
     const sockets = new WebSocketServer({ noServer: true, maxPayload: limits.bodyBytes, perMessageDeflate: false })
     let stopped = 0
+    const threads = new AgUi.Threads(
+      agentType => {
+        const creation = { agentType, deployment: undefined, environment: {}, secretNames: [] }
+        const started = instances.start(creation, undefined, `i-${prefix}-`)
+        return typeof started === "string" ? undefined : started
+      },
+      ({ id }) => instances.end(id, "reclaimed")
+    )
 
     const create = (request: IncomingMessage) =>
       Effect.gen(function* () {
@@ -304,6 +313,10 @@ export const make = (
         const { operation, request, parameters } = routed
         if (operation === "platform_health") return json(200, { status: "ok" })
         if (operation === "create") return yield* create(request)
+        if (operation === "run_agent") {
+          const input = yield* decodeBody(request, limits.bodyBytes, AgUi.RunAgentInput)
+          return yield* threads.run(parameters[0] ?? "", input)
+        }
         const instance = yield* found(instances.alive.get(parameters[0] ?? ""), "Instance")
         if (operation === "connect") return yield* connect(instance, routed)
         if (operation !== "stop") return yield* answerFiles(instance, routed)

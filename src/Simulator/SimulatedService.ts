@@ -20,7 +20,7 @@ export class Refused extends Schema.TaggedError<Refused>()("Refused", {
 export interface Answer {
   readonly status: number
   readonly headers: OutgoingHttpHeaders
-  readonly pieces: Iterable<Uint8Array>
+  readonly pieces: Iterable<Uint8Array> | Stream.Stream<Uint8Array>
   /** The delay before each piece but the first. */
   readonly pace: Duration.DurationInput
 }
@@ -42,6 +42,7 @@ export const refusal = (refused: Refused): Answer => json(refused.status, { erro
 
 /** The answer without the second half of its JSON. */
 export const truncated = (answer: Answer): Answer => {
+  if (!(Symbol.iterator in answer.pieces)) return answer
   const bytes = Buffer.concat([...answer.pieces])
   const half = bytes.subarray(0, Math.floor(bytes.length / 2))
   return { ...answer, headers: { ...answer.headers, "content-length": half.length }, pieces: [half] }
@@ -82,6 +83,7 @@ export const deliver = (
   Effect.gen(function* () {
     response.writeHead(answer.status, answer.headers)
     response.flushHeaders()
+    if (!(Symbol.iterator in answer.pieces)) return yield* deliverStream(response, answer.pieces, drop?.after)
     const wait = drip === undefined ? Duration.decode(answer.pace) : Duration.millis(drip.everyMillis)
     const pieces = drip === undefined ? answer.pieces : cut(answer.pieces, [drip.bytes])
     let left = drop?.after ?? Number.POSITIVE_INFINITY
@@ -101,6 +103,23 @@ export const deliver = (
       yield* yieldToEventLoop
       response.socket?.destroy()
     }
+  })
+
+/** Sends pieces as they come, and breaks off after a number of bytes. */
+const deliverStream = (
+  response: ServerResponse,
+  pieces: Stream.Stream<Uint8Array>,
+  after = Number.POSITIVE_INFINITY
+): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    let left = after
+    const sent = Stream.runForEachWhile(pieces, piece =>
+      Effect.map(write(response, piece.subarray(0, left)), () => {
+        left -= piece.length
+        return left > 0
+      })
+    )
+    return Effect.map(sent, () => void (left > 0 ? response.end() : response.socket?.destroy()))
   })
 
 /** Interrupts the work on an answer when its client disconnects. */

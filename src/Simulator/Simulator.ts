@@ -4,6 +4,7 @@
  */
 import { Context, Effect, Layer, Option, Random, Redacted, Schema, type Scope } from "effect"
 import type * as AgentPlatform from "../Upstream/AgentPlatform.ts"
+import * as Agents from "../Upstream/AgUiAgent/Settings.ts"
 import * as InferenceSettings from "../Upstream/Inference.ts"
 import { type ActiveRule, FaultRules, isCloseCode, Rule } from "./Fault.ts"
 import * as Inference from "./Inference.ts"
@@ -65,6 +66,8 @@ export class Simulator extends Context.Tag("causeway/Simulator")<
   {
     /** Base address of the agent platform, without a slash at the end. */
     readonly platformUrl: string
+    /** The address of the simulated agent by AG-UI, to which the name of an agent type is added: `<address>/echo`. */
+    readonly agentsUrl: string
     /** Base address of the inference proxy. */
     readonly inferenceUrl: string
     /**
@@ -212,6 +215,7 @@ export const make = (
     }
     return {
       platformUrl: listeners.platform.url,
+      agentsUrl: `${listeners.platform.url}/ag-ui`,
       inferenceUrl: listeners.inference.url,
       ...controlsOf({ faults, traffic, platform, listeners })
     }
@@ -224,6 +228,8 @@ export const layer = (options?: Options): Layer.Layer<Simulator, SimulatedServic
 /** The upstream services that are configured. */
 export interface Upstreams {
   readonly agentPlatform: AgentPlatform.Settings
+  /** AG-UI agents in place of the platform. */
+  readonly agents: Agents.Settings
   readonly inference: InferenceSettings.Settings
 }
 
@@ -234,14 +240,17 @@ const isSet = ({ apiKey, url }: InferenceSettings.Settings): boolean =>
  * Upstream services for development: those that are configured, and the simulator for the others. It runs until the
  * scope closes, slowly enough for people to follow a turn.
  */
-export const simulatedUpstreams = ({ agentPlatform, inference }: Upstreams) =>
+export const simulatedUpstreams = ({ agentPlatform, agents, inference }: Upstreams) =>
   Effect.gen(function* () {
-    if (Option.isSome(agentPlatform.url) && isSet(inference)) return { agentPlatform, inference }
+    const hasAgents = Option.isSome(agentPlatform.url) || Agents.isSet(agents)
+    if (hasAgents && isSet(inference)) return { agentPlatform, inference }
     const simulator = yield* make({ pace: "20 millis" })
+    if (!hasAgents) {
+      const address = `${simulator.agentsUrl}/echo`
+      yield* Effect.annotateLogs(Effect.logInfo("The simulated agent can be reached by AG-UI too"), { address })
+    }
     return {
-      agentPlatform: Option.isSome(agentPlatform.url)
-        ? agentPlatform
-        : { ...agentPlatform, url: Option.some(simulator.platformUrl) },
+      agentPlatform: hasAgents ? agentPlatform : { ...agentPlatform, url: Option.some(simulator.platformUrl) },
       // The simulated proxy accepts any credential; without one there is no inference.
       inference: isSet(inference)
         ? inference

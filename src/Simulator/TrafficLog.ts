@@ -17,6 +17,7 @@ export const Operation = Schema.Literal(
   "read_file",
   "file_history",
   "file_at_iteration",
+  "run_agent",
   "inference_health",
   "generate"
 )
@@ -39,6 +40,7 @@ const routes: ReadonlyArray<Route> = [
   ["platform", "GET", "/api/v1/instances/*/files/*", "read_file"],
   ["platform", "GET", "/api/v1/instances/*/files/*/history", "file_history"],
   ["platform", "GET", "/api/v1/instances/*/files/*/at/*", "file_at_iteration"],
+  ["platform", "POST", "/ag-ui/*", "run_agent"],
   ["inference", "GET", "/health", "inference_health"],
   ["inference", "POST", "/api/v1/generate/stream", "generate"]
 ]

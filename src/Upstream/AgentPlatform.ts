@@ -84,6 +84,8 @@ export interface CreateInstance {
   readonly environment: Readonly<Record<string, string>>
   /** The tenant of the instance. Failures for one tenant do not block others. */
   readonly tenant?: string
+  /** The id of the session, for an agent that gets its conversation with each message. */
+  readonly sessionId?: string
   /** The idempotency key: a repeated creation returns the same instance. By default each call has a new key. */
   readonly idempotencyKey?: string
   /** Whether it is a background call that only determines the id of the instance; see `StopInstance.isBackground`. */

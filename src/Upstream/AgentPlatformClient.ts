@@ -17,47 +17,11 @@ import * as HealthProbe from "./HealthProbe.ts"
 import * as InstanceConnection from "./InstanceConnection.ts"
 import { identifierChars } from "./PlatformEvent.ts"
 import { PlatformSocket } from "./PlatformSocket.ts"
-import * as CircuitBreakerState from "./Resilience/CircuitBreakerState.ts"
 import * as KeyedBreakers from "./Resilience/KeyedBreakers.ts"
-import { CallerVerdicts, type UpstreamFailure, verdictOnPart } from "./Resilience/UpstreamFailure.ts"
-import type { Part } from "./Resilience.ts"
+import type { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as Resilience from "./Resilience.ts"
+import * as TypeBreakers from "./TypeBreakers.ts"
 import * as UpstreamHttp from "./UpstreamHttp.ts"
-
-/** Maximum number of types whose callers are kept. Above it those of the least recently created type are dropped. */
-const maxTypes = 10_000
-
-/**
- * The breakers that a creation of a type for a tenant passes: the tenant's own for the type, and the one of the type, so
- * that a failure of one type or one tenant does not block others.
- */
-type CreationBreakers = (tenant: string, agentType: string) => Part
-
-const makeCreationBreakers = (tags: MetricTags.MetricTags): CreationBreakers => {
-  const creations = KeyedBreakers.make({ upstream: "agent_creation", label: "creation", tags })
-  const types = KeyedBreakers.make({ upstream: "agent_type", label: "agentType", tags })
-  const verdicts = new Map<string, CallerVerdicts>()
-
-  const verdictsOf = (agentType: string): CallerVerdicts => {
-    const found = verdicts.get(agentType) ?? new CallerVerdicts(CircuitBreakerState.defaults.consecutiveFailures)
-    // A map is in order of insertion.
-    verdicts.delete(agentType)
-    verdicts.set(agentType, found)
-    if (verdicts.size > maxTypes) verdicts.delete(verdicts.keys().next().value!)
-    return found
-  }
-
-  return (tenant, agentType) => {
-    const own = creations.of(`${tenant}/${agentType}`)
-    const type = types.of(agentType)
-    const onType = verdictsOf(agentType).onCallOf([tenant], verdictOnPart)
-    return {
-      state: Effect.flatMap(own.state, state => (state === "open" ? Effect.succeed(state) : type.state)),
-      protect: (call, verdictOf, isBackground) =>
-        own.protect(type.protect(call, onType, isBackground), verdictOf, isBackground)
-    }
-  }
-}
 
 type Service = Context.Tag.Service<AgentPlatform.AgentPlatform>
 
@@ -133,7 +97,7 @@ interface Calls {
   readonly instances: KeyedBreakers.KeyedBreakers
   /** The breaker of each stop: an instance that cannot be called can still be stopped. */
   readonly cleanups: KeyedBreakers.KeyedBreakers
-  readonly creations: CreationBreakers
+  readonly creations: TypeBreakers.TypeBreakers
 }
 
 const makeCalls = (http: UpstreamHttp.UpstreamHttp): Effect.Effect<Calls, never, Scope.Scope> =>
@@ -153,7 +117,7 @@ const makeCalls = (http: UpstreamHttp.UpstreamHttp): Effect.Effect<Calls, never,
       }),
       instances: KeyedBreakers.make({ upstream: "agent_instance", label: "instanceId", tags }),
       cleanups: KeyedBreakers.make({ upstream: "agent_instance_cleanup", label: "instanceId", tags }),
-      creations: makeCreationBreakers(tags)
+      creations: TypeBreakers.make(tags)
     }
   })
 

@@ -17,17 +17,10 @@ import {
   SubscriptionRef
 } from "effect"
 import * as Direct from "../base/Direct.ts"
-import { Inbox } from "../base/Inbox.ts"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Monotonic from "../base/Time/Monotonic.ts"
-import {
-  type ConnectionState,
-  type InstanceConnection,
-  type Received,
-  type Send,
-  type Taken,
-  Undelivered
-} from "./AgentPlatform.ts"
+import { type ConnectionState, type InstanceConnection, type Send, Undelivered } from "./AgentPlatform.ts"
+import { EventQueue } from "./EventQueue.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
 import * as Retries from "./Resilience/Retries.ts"
@@ -43,56 +36,14 @@ export interface Options {
   readonly instanceId: string
 }
 
-/**
- * Maximum number of events that wait to be consumed, in addition to frames that wait in the socket. As all of them are
- * consumed at once, an event counts once for each of its {@link eventUnit} characters.
- */
-const waitingEvents = 64
-const eventUnit = 4096
-
-const weigh = (received: Received): number =>
-  received instanceof Undelivered ? 1 : Math.max(1, (received.size ?? 0) / eventUnit)
-
-/** What waits to be consumed, from a single producer. */
-class EventQueue {
-  private weight = 0
-  private readonly room = Effect.unsafeMakeLatch(true)
-  private readonly waiting = new Inbox<Received, UpstreamFailure>()
-
-  /** Waits until there is room, or the queue has ended. This holds until the next offer. The effect is direct. */
-  readonly awaitRoom: Effect.Effect<void> = Direct.suspend(() =>
-    this.weight < waitingEvents ? Exit.void : this.room.await
-  )
-
-  /** Adds a value, even without room. Does nothing after the end. */
-  offer(received: Received): void {
-    if (!this.waiting.offer(received)) return
-    this.weight += weigh(received)
-    if (this.weight >= waitingEvents) this.room.unsafeClose()
-  }
-
-  /** Ends the queue, once. A failure follows what waits. */
-  end(exit: Exit.Exit<void, UpstreamFailure>): void {
-    this.waiting.end(exit)
-    this.room.unsafeOpen()
-  }
-
-  /** Takes all that waits, or waits for the next value. The effect is direct. */
-  readonly take: Effect.Effect<Taken, UpstreamFailure> = Direct.map(this.waiting.takeAll, taken => {
-    if (this.weight >= waitingEvents) this.room.unsafeOpen()
-    this.weight = 0
-    return taken
-  })
-}
-
 /** Counts frames that are not events. */
-const rejectedFrames = Metric.counter("agent_platform_frames_rejected_total", {
+export const rejectedFrames = Metric.counter("agent_platform_frames_rejected_total", {
   description: "Frames from agent instances that are not events",
   incremental: true
 })
 
 /** Counts events that were left out because they exceed a limit. */
-const largeEvents = Metric.counter("agent_platform_events_too_large_total", {
+export const largeEvents = Metric.counter("agent_platform_events_too_large_total", {
   description: "Events of agent instances that were left out because they exceed a limit",
   incremental: true
 })

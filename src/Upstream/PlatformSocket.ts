@@ -112,7 +112,7 @@ const fragmentsOf = ({ frameBytes }: Limits): number => Math.ceil(frameBytes / 5
  * and connects again, so that a platform that finishes no frame cannot fill the memory.
  */
 export class ArrivingFrames {
-  private readonly frames = new Map<WebSocket, { readonly bytes: number; readonly abandon: () => void }>()
+  private readonly frames = new Map<object, { readonly bytes: number; readonly abandon: () => void }>()
   private total = 0
 
   /** @param onCut called when a socket is ended */
@@ -122,7 +122,7 @@ export class ArrivingFrames {
   ) {}
 
   /** Records what a socket holds. `abandon` ends the socket. */
-  record(socket: WebSocket, bytes: number, abandon: () => void): void {
+  record(socket: object, bytes: number, abandon: () => void): void {
     const before = this.frames.get(socket)?.bytes ?? 0
     if (bytes === before) return
     this.total += bytes - before

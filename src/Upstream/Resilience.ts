@@ -134,8 +134,8 @@ export interface Part extends Pick<Breaker.Breaker, "state"> {
 export interface Policy {
   /** The call's name in metrics and spans. */
   readonly operation: string
-  /** Whether the call is idempotent. */
-  readonly repeatable: boolean
+  /** Whether the call is idempotent, or which failures prove that it had no effect. */
+  readonly repeatable: boolean | ((failure: UpstreamFailure) => boolean)
   /** Timeout of a single try. */
   readonly tryTimeout: Duration.DurationInput
   /** Timeout of all tries and the delays between them. */
@@ -185,9 +185,10 @@ const makeCall = ({ breaker, budget, telemetry }: Shared, consecutiveFailures: n
   }
 
   const mayRetry =
-    ({ operation, part }: Policy, deadline: number) =>
+    ({ operation, part, repeatable }: Policy, deadline: number) =>
     (failure: UpstreamFailure, delayMillis: number) =>
       Effect.gen(function* () {
+        if (typeof repeatable === "function" && !repeatable(failure)) return false
         if ((yield* Monotonic.millis) + delayMillis >= deadline) return false
         if ((yield* breaker.state) === "open") return false
         if (part !== undefined && (yield* part.state) === "open") return false
@@ -213,7 +214,9 @@ const makeCall = ({ breaker, budget, telemetry }: Shared, consecutiveFailures: n
         )
       })
       const oneTry = Effect.catchTag(guarded(policy, request), "CircuitOpen", telemetry.rejected(operation))
-      return yield* policy.repeatable ? Effect.retry(oneTry, Retries.schedule(mayRetry(policy, deadline))) : oneTry
+      return yield* policy.repeatable !== false
+        ? Effect.retry(oneTry, Retries.schedule(mayRetry(policy, deadline)))
+        : oneTry
     }).pipe(Effect.withSpan(...telemetry.span(operation)))
   }
 }

@@ -5,6 +5,7 @@ import type * as HttpClient from "@effect/platform/HttpClient"
 import { Layer } from "effect"
 import type * as AgentPlatform from "./AgentPlatform.ts"
 import * as AgentPlatformClient from "./AgentPlatformClient.ts"
+import * as AgUiAgent from "./AgUiAgent.ts"
 import * as Inference from "./Inference.ts"
 import * as InferenceClient from "./InferenceClient.ts"
 import * as PlatformSocket from "./PlatformSocket.ts"
@@ -19,3 +20,14 @@ export const layer = (settings: {
     Layer.provide(AgentPlatformClient.layer(settings.agentPlatform), PlatformSocket.layer(settings.agentPlatform)),
     InferenceClient.layer(settings.inference ?? Inference.none)
   )
+
+/** The same with AG-UI agents in place of an agent platform; see {@link AgUiAgent}. */
+export const layerAgents = (settings: {
+  readonly agents: AgUiAgent.Settings
+  /** Without it there is no inference. */
+  readonly inference?: Inference.Settings
+}): Layer.Layer<
+  AgentPlatform.AgentPlatform | Inference.Inference,
+  never,
+  HttpClient.HttpClient | AgUiAgent.SessionHistory
+> => Layer.merge(AgUiAgent.layer(settings.agents), InferenceClient.layer(settings.inference ?? Inference.none))

@@ -29,10 +29,17 @@ const service = Effect.promise(() => import("./Serve.ts"))
 
 const serve = Effect.flatMap(service, ({ serve }) => serve)
 
-const develop = Effect.flatMap(service, ({ develop }) => develop)
+const develop = (agentUrl?: string) => Effect.flatMap(service, ({ develop }) => develop(agentUrl))
+
+/** The address in `dev --agent <address>`. */
+const agentIn = ([command, option = "", value, ...others]: ReadonlyArray<string>): string | undefined => {
+  if (command !== "dev" || others.length > 0) return undefined
+  if (option === "--agent") return value
+  return value === undefined && option.startsWith("--agent=") ? option.slice("--agent=".length) : undefined
+}
 
 const isServing = (args: ReadonlyArray<string>): boolean =>
-  args.length === 0 || (args.length === 1 && (args[0] === "serve" || args[0] === "dev"))
+  args.length === 0 || (args.length === 1 && (args[0] === "serve" || args[0] === "dev")) || agentIn(args) !== undefined
 
 /** Loads the service if the arguments start it. */
 export const load = (args: ReadonlyArray<string>): Promise<unknown> =>
@@ -67,7 +74,7 @@ const documents = {
 /** Runs the command with its arguments. */
 export const run = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> => {
   const [option] = args
-  if (isServing(args)) return Effect.zipRight(ignoreClosedPipes, option === "dev" ? develop : serve)
+  if (isServing(args)) return Effect.zipRight(ignoreClosedPipes, option === "dev" ? develop(agentIn(args)) : serve)
   if (args.length === 1 && option === "--version")
     return Effect.zipRight(ignoreClosedPipes, withOutput(Console.log(version)))
   // The help of the service lists its variables, which the commands do not load.

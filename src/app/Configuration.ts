@@ -21,6 +21,7 @@ import * as Housekeeping from "../Storage/Housekeeping.ts"
 import * as Replication from "../Storage/Sqlite/Replication.ts"
 import * as StoreUrl from "../Storage/StoreUrl.ts"
 import * as AgentPlatform from "../Upstream/AgentPlatform.ts"
+import * as Agents from "../Upstream/AgUiAgent/Settings.ts"
 import * as Inference from "../Upstream/Inference.ts"
 
 /** The credentials of dev mode if none are set. */
@@ -89,6 +90,7 @@ const settings = Config.all({
   followLimits: ChangeFeed.config,
   retention: Housekeeping.config,
   agentPlatform: AgentPlatform.config,
+  agents: Agents.config,
   inference: Inference.config,
   replication: Replication.config,
   gateway: Gateway.config,
@@ -97,6 +99,16 @@ const settings = Config.all({
 
 const checkedKeys = Config.all({ mode, keys: Auth.config }).pipe(
   Config.mapOrFail(({ mode, keys }) => credentials(mode.devMode, keys))
+)
+
+/** A session has one agent: of the platform, or by AG-UI. */
+const checkedAgents = Config.all({ agents: Agents.config, platform: AgentPlatform.config }).pipe(
+  Config.mapOrFail(({ agents, platform }) => {
+    if (Option.isNone(platform.url) || !Agents.isSet(agents)) return Either.right(undefined)
+    const name = Option.isSome(agents.url) ? "AGENT_URL" : "AGENT_URLS"
+    const problem = "it must not be set together with AGENT_PLATFORM_URL: agents are those of a platform, or of AG-UI"
+    return Either.left(ConfigError.InvalidData([name], problem))
+  })
 )
 
 /** The configuration as the environment gives it. */
@@ -185,7 +197,8 @@ const ignoredNames = Effect.gen(function* () {
 export const load: Effect.Effect<Configuration, ConfigurationInvalid> = Effect.gen(function* () {
   const all = yield* Effect.either(settings)
   const keys = yield* Effect.either(checkedKeys)
-  if (Either.isRight(all) && Either.isRight(keys)) {
+  const agents = yield* Effect.either(checkedAgents)
+  if (Either.isRight(all) && Either.isRight(keys) && Either.isRight(agents)) {
     const { mode, ...rest } = all.right
     return {
       ...rest,
@@ -194,7 +207,7 @@ export const load: Effect.Effect<Configuration, ConfigurationInvalid> = Effect.g
       warnings: [...warningsOf(all.right), ...(yield* ignoredNames)]
     }
   }
-  const found = [Either.getLeft(all), Either.getLeft(keys)].flatMap(error =>
+  const found = [Either.getLeft(all), Either.getLeft(keys), Either.getLeft(agents)].flatMap(error =>
     Option.match(error, { onNone: () => [], onSome: problemsOf })
   )
   const problems = [...new Map(found.map(problem => [`${problem.variable} ${problem.problem}`, problem])).values()]

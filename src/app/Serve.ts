@@ -16,10 +16,10 @@ const column = 32
 /** What `causeway serve --help` prints. */
 export const help = (): string =>
   [
-    "Usage: causeway [serve | dev]",
+    "Usage: causeway [serve | dev [--agent <address of an AG-UI agent>]]",
     "",
     "It serves until SIGTERM or SIGINT, then finishes what is in flight; a second signal ends it at once. causeway dev",
-    "serves with DEV_MODE=true: development keys, and simulated upstream services.",
+    "serves with DEV_MODE=true: development keys, and simulated upstream services, or the agent.",
     "All configuration is by environment variables; an empty one counts as unset.",
     "",
     ...Setting.all().flatMap(({ name, description, allowed, default: shown }) => [
@@ -65,12 +65,12 @@ export const serve: Effect.Effect<void, CommandFailed> = Effect.gen(function* ()
   Effect.withRuntimeFlagsPatch(RuntimeFlagsPatch.disable(RuntimeFlags.RuntimeMetrics))
 )
 
-const devMode = ConfigProvider.fromMap(new Map([["DEV_MODE", "true"]]))
-
-/** Serves in dev mode, regardless of `DEV_MODE`. */
-export const develop: Effect.Effect<void, CommandFailed> = Effect.configProviderWith(variables =>
-  Effect.withConfigProvider(
-    serve,
-    ConfigProvider.orElse(devMode, () => variables)
-  )
-)
+/** Serves in dev mode, regardless of `DEV_MODE`, before an AG-UI agent if there is one. */
+export const develop = (agentUrl?: string): Effect.Effect<void, CommandFailed> =>
+  Effect.configProviderWith(variables => {
+    const given = [["DEV_MODE", "true"], ...(agentUrl === undefined ? [] : [["AGENT_URL", agentUrl] as const])] as const
+    return Effect.withConfigProvider(
+      serve,
+      ConfigProvider.orElse(ConfigProvider.fromMap(new Map(given)), () => variables)
+    )
+  })

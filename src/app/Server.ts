@@ -8,6 +8,7 @@ import { Config, Console, Duration, Effect, Layer, Option, Redacted } from "effe
 import * as ProcessMetrics from "../base/Observability/ProcessMetrics.ts"
 import * as Tracer from "../base/Observability/Tracer.ts"
 import { version } from "../base/Version.ts"
+import * as AgentHistories from "../Gateway/AgentHistories.ts"
 import { GatewayGroup } from "../Gateway/Api.ts"
 import * as Authentication from "../Gateway/Authentication.ts"
 import * as Gateway from "../Gateway/Gateway.ts"
@@ -21,6 +22,7 @@ import { sqlite } from "../Storage/Backends.ts"
 import type * as PostgresSessions from "../Storage/Postgres/SessionEvents.ts"
 import * as Replication from "../Storage/Sqlite/Replication.ts"
 import type { PostgresLocation } from "../Storage/StoreUrl.ts"
+import * as AgUiAgent from "../Upstream/AgUiAgent.ts"
 import * as UpstreamClients from "../Upstream/UpstreamClients.ts"
 import { Api } from "./Api.ts"
 import { layerEdge } from "./Causeway/EdgeLayer.ts"
@@ -92,8 +94,11 @@ export const banner = ({ base, hasConsole, hasReference, key, program }: Announc
 const served = Api.add(GatewayGroup).add(ConsoleGroup).add(ReferenceGroup).add(IndexGroup)
 
 /** Whether the service sends HTTP requests: to an upstream service, or for the key set of clients' tokens. */
-const calls = ({ agentPlatform, gateway, inference }: Configuration): boolean =>
-  Option.isSome(agentPlatform.url) || Option.isSome(inference.apiKey) || Option.isSome(gateway.authentication.keySetUrl)
+const calls = ({ agentPlatform, agents, gateway, inference }: Configuration): boolean =>
+  Option.isSome(agentPlatform.url) ||
+  AgUiAgent.isSet(agents) ||
+  Option.isSome(inference.apiKey) ||
+  Option.isSome(gateway.authentication.keySetUrl)
 
 /**
  * The undici client, which is slow to load, only if requests are sent. Bun replaces the package undici by a module whose
@@ -145,6 +150,18 @@ const server = ({ address, connectionLimits, limits: { bodyBytes }, origins, shu
   return { ...address, limits, origins, gracePeriod: Duration.times(shutdownTimeout, 0.6) }
 }
 
+/** The services behind the gateway. AG-UI agents get the conversations of sessions. */
+const upstream = (configuration: Configuration) => {
+  const { agentPlatform, agents, inference } = configuration
+  if (!AgUiAgent.isSet(agents)) return UpstreamClients.layer(configuration)
+  const { eventBytes, unfinishedBytes } = agentPlatform
+  const limits = { ...(eventBytes && { eventBytes }), ...(unfinishedBytes && { unfinishedBytes }) }
+  return Layer.provide(
+    UpstreamClients.layerAgents({ agents: { ...agents, ...limits }, inference }),
+    AgentHistories.layer
+  )
+}
+
 /** All parts, on our own server. */
 const serve = (configuration: Configuration) => {
   const { devMode, followLimits, keys, limits, metrics, pages, replication, retention } = configuration
@@ -155,7 +172,7 @@ const serve = (configuration: Configuration) => {
     identity: Auth.byKeys(keys),
     store: storage(configuration),
     gateway: gateway(configuration),
-    upstream: UpstreamClients.layer(configuration),
+    upstream: upstream(configuration),
     checks: Option.toArray(Option.map(replication, Replication.check)),
     metrics: { ...metrics, json: devMode },
     pages,

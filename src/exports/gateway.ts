@@ -1,6 +1,7 @@
 /** The gateway between clients and an agent platform: its layer, its ports and its contract. */
 export * as AsyncApi from "../app/AsyncApi.ts"
 export * as Access from "../Gateway/Access.ts"
+export * as AgentHistories from "../Gateway/AgentHistories.ts"
 export { AgUiGroup, AgUiRoutes } from "../Gateway/AgUi/Api.ts"
 export { AgUi, endpoints as agUiEndpoints } from "../Gateway/AgUi/Endpoints.ts"
 export { ChatGroup, ChatRoutes } from "../Gateway/AiSdk/Api.ts"

@@ -3,6 +3,7 @@
  * the agent platform and the inference proxy.
  */
 export * as AgentPlatform from "../Upstream/AgentPlatform.ts"
+export * as AgUiAgent from "../Upstream/AgUiAgent.ts"
 export * as HealthProbe from "../Upstream/HealthProbe.ts"
 export * as Inference from "../Upstream/Inference.ts"
 export * as PlatformEvent from "../Upstream/PlatformEvent.ts"

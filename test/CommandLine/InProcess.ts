@@ -24,7 +24,7 @@ export const call = (
       })
     const parts = {
       serve: nothing,
-      develop: nothing,
+      develop: () => nothing,
       openApi: Effect.sync(() => Document.text(Api)),
       asyncApi: nothing
     }

@@ -27,6 +27,11 @@ export const excuses: ReadonlyArray<Excuse> = [
   },
   { page: "README.md", starts: "npm ci && npm test", reason: "These are the tests." },
   {
+    page: "docs/ag-ui-agents.md",
+    starts: "npx causewayd dev --agent",
+    reason: "It downloads the package; test/app/Agents.test.ts starts the service with the same agent."
+  },
+  {
     page: "docs/deployment.md",
     starts: "docker build",
     reason:

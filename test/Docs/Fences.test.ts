@@ -12,6 +12,7 @@ const runners: ReadonlyArray<readonly [page: string, language: string, test: str
   ["docs/tutorial.md", "sh", "test/Docs/Tutorial.system.test.ts"],
   ["docs/tutorial.md", "ts", "test/Docs/Tutorial.system.test.ts"],
   ["docs/ag-ui.md", "ts", "test/Gateway/AgUi/Page.test.ts"],
+  ["docs/ag-ui-agents.md", "ts", "test/Upstream/AgUiAgent/Page.test.ts"],
   ["docs/ai-sdk.md", "ts", "test/Gateway/AiSdk/Page.test.ts"],
   ["docs/cli.md", "sh", "test/Docs/Commands.system.test.ts"],
   ["docs/cli.md", "json", "test/Docs/Settings.test.ts"],

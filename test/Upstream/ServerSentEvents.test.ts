@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
-import * as ServerSentEvents from "../../src/Upstream/InferenceClient.ts"
+import * as ServerSentEvents from "../../src/Upstream/ServerSentEvents.ts"
 import { times } from "../Scale.ts"
 
 const read = (...pieces: ReadonlyArray<string>) => {
@@ -25,6 +25,22 @@ describe("ServerSentEvents", () => {
     expect(read("data: a\r\n\r\ndata: b\r\rdata: c\n\n")).toEqual([message("a"), message("b"), message("c")])
     expect(read("data: a\r", "\n\r", "\n")).toEqual([message("a")])
     expect(read("data: a\r", "", "\ndata: b\r\n\r\n")).toEqual([message("a\nb")])
+  })
+
+  it("leaves out an event that is too long, in one piece or many, and reads on", () => {
+    const long = `data: ${"x".repeat(100)}\ndata: more\n\n`
+    const left = { name: "message", data: "", isTooLong: true }
+    const text = `data: a\n\n${long}data: b\n\n:${"y".repeat(100)}\n\ndata: c\n\n`
+    for (const size of [1, 7, 30, 1000]) {
+      const reader = ServerSentEvents.reader(50, true)
+      const pieces = text.match(new RegExp(`[^]{1,${size}}`, "g")) ?? []
+      const events = pieces.flatMap(piece => {
+        const read = reader.push(piece)
+        expect(reader.unfinished()).toBeLessThanOrEqual(50)
+        return read
+      })
+      expect(events).toEqual([message("a"), left, message("b"), message("c")])
+    }
   })
 
   it("gives at the end what the end cut off", () => {

@@ -38,6 +38,51 @@ describe("Configuration", () => {
     assert.deepStrictEqual(yield* problems({ KV_API_KEY: " " }), ["KV_API_KEY"])
   })
 
+  test.effect("has agents by AG-UI in place of a platform", function* () {
+    const { agents } = yield* load({
+      ...production,
+      AGENT_URL: "https://agent.example/run/?v=1",
+      AGENT_URLS: "coder=http://one.test/a, writer=https://two.test/",
+      AGENT_HEADERS: "X-Region=eu, x-note=a%2Cb",
+      AGENT_API_KEY: "key",
+      AGENT_HISTORY_MESSAGES: "1"
+    })
+    assert.deepStrictEqual(agents.url, Option.some("https://agent.example/run/?v=1"))
+    assert.deepStrictEqual(
+      [...agents.urls],
+      [
+        ["coder", "http://one.test/a"],
+        ["writer", "https://two.test/"]
+      ]
+    )
+    const headers = Object.entries(agents.headers).map(([name, value]) => [name, Redacted.value(value)])
+    assert.deepStrictEqual(headers, [
+      ["x-region", "eu"],
+      ["x-note", "a,b"]
+    ])
+    assert.deepStrictEqual(agents.history, { messages: 1, bytes: 512 * 1024 })
+    const agent = { ...production, AGENT_URL: "http://agent.test" }
+    const both = yield* Effect.flip(load({ ...agent, AGENT_PLATFORM_URL: "http://platform.test" }))
+    assert.include(both.message, "AGENT_URL: it must not be set together with AGENT_PLATFORM_URL")
+    const twice = { AGENT_API_KEY: "key", AGENT_HEADERS: "authorization=Basic%20eA" }
+    assert.deepStrictEqual(yield* problems({ ...agent, ...twice }), ["AGENT_HEADERS"])
+    assert.deepStrictEqual(yield* problems({ ...production, AGENT_HEALTH_URL: "http://agent.test" }), [
+      "AGENT_HEALTH_URL"
+    ])
+    for (const [name, value] of [
+      ["AGENT_URL", "http://user@agent.test"],
+      ["AGENT_URLS", "coder"],
+      ["AGENT_URLS", "coder=http://a.test,coder=http://b.test"],
+      ["AGENT_HEADERS", "host=other"],
+      ["AGENT_HEADERS", "x=a\nb"],
+      ["AGENT_HISTORY_MESSAGES", "0"]
+    ] as const) {
+      assert.deepStrictEqual(yield* problems({ ...agent, [name]: value }), [name], `${name}=${value}`)
+    }
+    const secret = yield* Effect.flip(load({ ...agent, AGENT_HEADERS: "x=hidden\n" + "y" }))
+    assert.notInclude(secret.message, "hidden")
+  })
+
   test.effect("is in dev mode only if DEV_MODE is true and NODE_ENV is not production", function* () {
     const { devMode, keys } = yield* load(dev)
     assert.isTrue(devMode)

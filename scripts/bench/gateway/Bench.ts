@@ -23,8 +23,15 @@ const measure = (given: Arguments.Arguments) =>
     const plan = { names: [], rounds: 1, seconds, warmUpSeconds, entries: 0, service, directory, profiles }
     const load = { clients, rate, seconds, warmUpSeconds }
     const half = Math.ceil(turns / 2)
-    const loads: ReadonlyArray<readonly [turns: number, processors: Processors, transport: Transport]> = [
+    type Case = readonly [
+      turns: number,
+      processors: Processors,
+      transport: Transport,
+      agents?: Streaming.Load["agents"]
+    ]
+    const loads: ReadonlyArray<Case> = [
       [half, "one", "WebSocket"],
+      [half, "one", "WebSocket", "AG-UI"],
       [half, "one", "event stream"],
       [half, "both", "WebSocket"],
       [turns, "one", "WebSocket"],
@@ -34,8 +41,8 @@ const measure = (given: Arguments.Arguments) =>
     const found = yield* Effect.all({
       reopened: Reopen.run,
       idle: Idle.run(clients),
-      streamed: Effect.forEach(loads, ([turns, processors, transport]) =>
-        Streaming.run({ ...load, turns, processors, transport })
+      streamed: Effect.forEach(loads, ([turns, processors, transport, agents = "platform"]) =>
+        Streaming.run({ ...load, turns, processors, transport, agents })
       )
     }).pipe(Effect.provide(Layer.succeed(Plan, plan)))
     const date = yield* Setup.today

@@ -9,20 +9,23 @@ import { secret } from "./Clients.ts"
 /** The processors of the gateway: one alone, or both, one of which it shares with the load generator. */
 export type Processors = "one" | "both"
 
-const environment = (platformUrl: string) => ({
-  AGENT_PLATFORM_URL: platformUrl,
+/** The agents behind the gateway: the variable of their address, and the address. */
+export type Agents = Readonly<Record<"AGENT_PLATFORM_URL", string> | Record<"AGENT_URL", string>>
+
+const environment = (agents: Agents) => ({
+  ...agents,
   GATEWAY_JWT_SECRET: secret,
   LIMIT_CONNECTIONS: "100000",
   SESSION_HISTORY_EVENTS: "1000000"
 })
 
 /** The service with an agent platform. */
-const contender = (platformUrl: string, processors: Processors): Contender => ({
+const contender = (agents: Agents, processors: Processors): Contender => ({
   ...causeway,
   name: "gateway",
   command: (directory, port) =>
     Effect.map(causeway.command(directory, port), ({ args, env, file }) => {
-      const all = { ...env, ...environment(platformUrl) }
+      const all = { ...env, ...environment(agents) }
       // The process that starts it is pinned to one processor.
       return processors === "both" && isPinned
         ? { file: "taskset", args: ["-c", "0,1", file, ...args], env: all }
@@ -37,11 +40,11 @@ export interface Gateway extends Running {
 
 /** Starts the gateway until the scope closes. */
 export const launch = (
-  platformUrl: string,
+  agents: Agents,
   processors: Processors,
   options: StartOptions
 ): Effect.Effect<Gateway, BenchFailed, Plan | Scope.Scope> =>
-  Effect.map(start(contender(platformUrl, processors), options), running => ({
+  Effect.map(start(contender(agents, processors), options), running => ({
     ...running,
     url: `ws://127.0.0.1:${running.port}/ws`
   }))

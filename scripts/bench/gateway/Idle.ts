@@ -41,7 +41,7 @@ export const run = (count: number) =>
     yield* Console.error(`memory of ${count} idle clients …`)
     const platform = yield* Platform.make
     const gateway = Effect.flatMap(scratch, directory =>
-      launch(platform.url, "one", { directory, nodeArgs: Memory.nodeArgs })
+      launch({ AGENT_PLATFORM_URL: platform.url }, "one", { directory, nodeArgs: Memory.nodeArgs })
     )
     const clientsOf =
       (withSessions: boolean) =>

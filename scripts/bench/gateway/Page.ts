@@ -60,7 +60,7 @@ const goals = ({ idle, streamed }: Findings): string => {
 const row = (streamed: Streamed): ReadonlyArray<string> => {
   const { load } = streamed
   return [
-    `${whole(load.clients)} clients, ${whole(load.turns)} turns at ${load.rate}/s`,
+    `${whole(load.clients)} clients, ${whole(load.turns)} turns at ${load.rate}/s${load.agents === "AG-UI" ? ", agents by AG-UI" : ""}`,
     load.transport,
     load.processors,
     whole(streamed.perSecond),

@@ -10,8 +10,18 @@ const Frame = Schema.parseJson(
 
 const decodeFrame = Schema.decodeUnknownSync(Frame)
 
-/** One instance with a single endless turn of deltas. */
-class Instance {
+/** An agent with a single endless turn of deltas. */
+interface Agent {
+  readonly isInTurn: boolean
+  readonly delta: (now: number) => void
+  readonly end: () => void
+}
+
+/** A delta with its number and the time it was sent, about as long as two words. */
+const textOf = (number: number, now: number): string => `${number} ${now.toFixed(3)} `
+
+/** One instance of the platform. */
+class Instance implements Agent {
   private events = 0
   private turnId = ""
   /** Deltas sent in the turn. */
@@ -32,10 +42,8 @@ class Instance {
     this.emit(`"type":"message.start","turnId":"${turnId}","messageId":"m"`)
   }
 
-  /** A delta with its number and the time it was sent, about as long as two words. */
   delta(now: number): void {
-    this.deltas++
-    const text = `${this.deltas} ${now.toFixed(3)} `
+    const text = textOf(++this.deltas, now)
     this.emit(`"type":"message.delta","turnId":"${this.turnId}","messageId":"m","delta":"${text}"`)
   }
 
@@ -51,9 +59,41 @@ class Instance {
   }
 }
 
+/** One run by AG-UI. */
+class Run implements Agent {
+  isInTurn = true
+  private deltas = 0
+
+  constructor(private readonly response: ServerResponse) {
+    response.writeHead(200, { "content-type": "text/event-stream" })
+    this.emit('"type":"RUN_STARTED","threadId":"t","runId":"r"')
+    this.emit('"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"')
+  }
+
+  delta(now: number): void {
+    this.emit(`"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"${textOf(++this.deltas, now)}"`)
+  }
+
+  end(): void {
+    this.isInTurn = false
+    this.emit('"type":"TEXT_MESSAGE_END","messageId":"m"')
+    this.emit('"type":"RUN_FINISHED","threadId":"t","runId":"r"')
+    this.response.end()
+  }
+
+  private emit(members: string): void {
+    this.response.write(`data: {${members}}\n\n`)
+  }
+}
+
+/** The path of the agent by AG-UI. */
+const agentPath = "/agent"
+
 /** The platform. */
 export interface Platform {
   readonly url: string
+  /** The address of the agent by AG-UI. */
+  readonly agentUrl: string
   /** Turns in progress. */
   readonly turns: () => number
   /** Deltas sent in all turns so far. */
@@ -72,14 +112,20 @@ const tick = 2
 /** Serves on a free port until the scope closes. */
 export const make: Effect.Effect<Platform, never, Scope.Scope> = Effect.acquireRelease(
   Effect.async<Platform & { readonly close: () => void }>(resume => {
-    const instances = new Set<Instance>()
+    const instances = new Set<Agent>()
     let created = 0
-    let speaking: ReadonlyArray<Instance> = []
+    let speaking: ReadonlyArray<Agent> = []
     let said = 0
     let worst = 0
 
     const answer = (request: IncomingMessage, response: ServerResponse): void => {
       request.resume()
+      if (request.method === "POST" && request.url === agentPath) {
+        const run = new Run(response)
+        instances.add(run)
+        response.on("close", () => instances.delete(run))
+        return
+      }
       const creates = request.method === "POST"
       const body = creates ? `{"instanceId":"i${++created}"}` : "{}"
       response.writeHead(creates ? 201 : 200, { "content-type": "application/json" }).end(body)
@@ -120,6 +166,7 @@ export const make: Effect.Effect<Platform, never, Scope.Scope> = Effect.acquireR
       resume(
         Effect.succeed({
           url: `http://127.0.0.1:${port}`,
+          agentUrl: `http://127.0.0.1:${port}${agentPath}`,
           turns: () => inTurn().length,
           deltas: () => said,
           lateness: () => {

@@ -91,7 +91,7 @@ export const run = Effect.gen(function* () {
   const platform = yield* Platform.make
   const directory = yield* scratch
   const token = yield* tokenOf(firstTenant)
-  const started = launch(platform.url, "one", { directory })
+  const started = launch({ AGENT_PLATFORM_URL: platform.url }, "one", { directory })
   const made = yield* Effect.scoped(
     Effect.flatMap(started, ({ url }) =>
       ask(url, token, { type: "create_session", id: "1", agentType: "bench" }, ({ type }) => type === "session_created")

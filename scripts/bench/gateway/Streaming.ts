@@ -19,6 +19,8 @@ export interface Load {
   readonly warmUpSeconds: number
   readonly processors: Processors
   readonly transport: Clients.Transport
+  /** By what the agents speak. */
+  readonly agents: "platform" | "AG-UI"
 }
 
 /** The results. */
@@ -56,10 +58,13 @@ const comesTrue = (holds: () => boolean, seconds: number): Effect.Effect<boolean
 /** Runs one load on a new gateway. */
 export const run = (load: Load) =>
   Effect.gen(function* () {
-    const { clients: count, processors, rate, seconds, transport, turns, warmUpSeconds } = load
-    yield* Console.error(`${count} clients by ${transport}, ${turns} turns at ${rate}/s, gateway on ${processors} …`)
+    const { agents, clients: count, processors, rate, seconds, transport, turns, warmUpSeconds } = load
+    yield* Console.error(
+      `${count} clients by ${transport}, ${turns} turns at ${rate}/s, gateway on ${processors}, ${agents} …`
+    )
     const platform = yield* Platform.make
-    const gateway = yield* launch(platform.url, processors, { directory: yield* scratch })
+    const address = agents === "AG-UI" ? { AGENT_URL: platform.agentUrl } : { AGENT_PLATFORM_URL: platform.url }
+    const gateway = yield* launch(address, processors, { directory: yield* scratch })
     let histogram: Histogram | undefined
     const onDelta = (sentAt: number) => histogram?.record(performance.now() - sentAt)
     const clients = yield* Clients.make({

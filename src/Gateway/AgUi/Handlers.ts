@@ -1,5 +1,7 @@
 /** Serves AG-UI over the sessions: threads are sessions with a name, and runs are turns. */
 import { type Context, Effect, Fiber, Layer, Option } from "effect"
+import { messageOfTurn } from "../../AgUi/Messages.ts"
+import { continuingHeader } from "../../AgUi/Protocol.ts"
 import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import { empty } from "../../Client/Conversation/Fold.ts"
 import { type ApiError, BadRequest, Conflict, NotFound } from "../../Http/ApiError.ts"
@@ -25,7 +27,6 @@ import * as EventStreams from "../Streams/EventStreams.ts"
 import { Threads } from "../Threads.ts"
 import { AgUi } from "./Endpoints.ts"
 import type { RunAgentInput } from "./Input.ts"
-import { messageOfTurn } from "./Messages.ts"
 import { inputOf, type Known, type Plan, planOf } from "./Plan.ts"
 import { encodingOf } from "./RunStream.ts"
 import { answerKey, waitingIn } from "./Runs.ts"
@@ -44,7 +45,7 @@ const lookEvery = "100 millis"
 const isIncomplete = ({ conversation, run }: Known): boolean =>
   run?.turnId != null && messageOfTurn(conversation, run.turnId) === undefined
 
-const uncached = { "cache-control": "no-store", "x-accel-buffering": "no" }
+const headers = { "cache-control": "no-store", "x-accel-buffering": "no", [continuingHeader]: "true" }
 
 const callerOf = ({ identity }: Incoming): Caller => ({ tenant: identity!.tenant!, actor: identity!.actor! })
 
@@ -205,7 +206,7 @@ const make = Effect.gen(function* () {
           return { after, maySkip: false, encoding }
         }).pipe(Effect.mapError(apiError(threadId)))
       )
-      return Reply.written("text/event-stream", stream, uncached, stream.release)
+      return Reply.written("text/event-stream", stream, headers, stream.release)
     })
 
   const stop = (

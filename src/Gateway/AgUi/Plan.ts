@@ -1,8 +1,8 @@
 /** What has to be done for a run: what is new in its input, and what the thread allows. Pure. */
 import { hash } from "node:crypto"
+import * as Messages from "../../AgUi/Messages.ts"
 import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import type { RunAgentInput } from "./Input.ts"
-import * as Messages from "./Messages.ts"
 import { answerKey, waitingIn } from "./Runs.ts"
 
 /** What is known of the thread. */

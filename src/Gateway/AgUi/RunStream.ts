@@ -1,12 +1,12 @@
 /** The event stream of a run: what the client lacks, then the events of the session as those of AG-UI, then how it ended. */
 import { Effect, Either } from "effect"
+import type { ClientMessage } from "../../AgUi/Messages.ts"
+import { type AgUiEvent, encode } from "../../AgUi/Protocol.ts"
 import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import type { SessionEvent } from "../../Client/SessionModel.ts"
 import { closeCodes } from "../Protocol/Codes.ts"
 import type { Frame } from "../Sessions.ts"
 import type { Encoding, Reason } from "../Streams/EventStream.ts"
-import type { ClientMessage } from "./Messages.ts"
-import { type AgUiEvent, encode } from "./Protocol.ts"
 import * as Runs from "./Runs.ts"
 import type { Translation } from "./Translation.ts"
 

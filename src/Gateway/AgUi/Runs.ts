@@ -1,7 +1,8 @@
 /** The beginnings and ends of runs. Pure. A run is a turn, or the part of it between two answers of a person. */
+
+import * as Messages from "../../AgUi/Messages.ts"
+import { type AgUiEvent, given, type Interrupt, protocolVersion, type TokenUsage } from "../../AgUi/Protocol.ts"
 import type { Conversation, Part, RequestPart, ToolPart, Usage } from "../../Client/Conversation/Conversation.ts"
-import * as Messages from "./Messages.ts"
-import { type AgUiEvent, given, type Interrupt, protocolVersion, type TokenUsage } from "./Protocol.ts"
 import { Translation } from "./Translation.ts"
 
 /** The names that the client gave to a thread and a run. */

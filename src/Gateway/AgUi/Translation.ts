@@ -3,6 +3,8 @@
  * what it has changed there becomes events of the protocol, so that what a client makes of them is the projection.
  */
 
+import * as Messages from "../../AgUi/Messages.ts"
+import { type AgUiEvent, given } from "../../AgUi/Protocol.ts"
 import type {
   AgentMessage,
   Conversation,
@@ -16,8 +18,6 @@ import type {
 import * as Fold from "../../Client/Conversation/Fold.ts"
 import type { SessionEvent } from "../../Client/SessionModel.ts"
 import { isPatch } from "./JsonPatch.ts"
-import * as Messages from "./Messages.ts"
-import { type AgUiEvent, given } from "./Protocol.ts"
 
 /** What a client knows of a part that may change. */
 interface Known {

@@ -52,7 +52,10 @@ export interface Options {
     | Layer.Layer<HttpSessions | Access, unknown, unknown>
     | Layer.Layer<AgUi | Access, unknown, unknown>
     | Layer.Layer<AiSdk | Access, unknown, unknown>
-  /** The services behind the gateway: `UpstreamClients.layer(settings)` of `causewayd/upstream`, or others. */
+  /**
+   * The services behind the gateway: `UpstreamClients.layer(settings)` of `causewayd/upstream`, or others. They may require
+   * what the store provides.
+   */
   readonly upstream?: Layer.Layer<AgentPlatform | Inference, unknown, unknown>
   /** How long change records are kept; forever by default. */
   readonly retention?: Duration.DurationInput | undefined
@@ -166,8 +169,8 @@ type ContextOfChecks<Checks> = Checks extends ReadonlyArray<infer Fx> ? ContextO
 
 /** What the services require of the host. */
 export type Requirements<O extends Options> =
-  | Exclude<ContextOf<Member<O, "store">>, Common | SuccessOf<Member<O, "upstream">>>
-  | Exclude<ContextOf<Member<O, "upstream">>, Common>
+  | Exclude<ContextOf<Member<O, "store">>, Common>
+  | Exclude<ContextOf<Member<O, "upstream">>, Common | SuccessOf<Member<O, "store">>>
   | Exclude<ContextOf<Member<O, "gateway">>, Common | SuccessOf<Member<O, "store">> | SuccessOf<Member<O, "upstream">>>
   | ContextOfIdentity<Member<O, "identity">>
   | ContextOfChecks<Member<O, "checks">>

@@ -114,8 +114,8 @@ export const services = (options: Options, parts: ReadonlySet<string>): Erased =
   const served: Erased = Layer.merge(parts.has("kv") ? ChangeFeed.layer : none, gateway)
   return tasks.pipe(
     Layer.provideMerge(served),
-    Layer.provideMerge(store as Erased),
     Layer.provideMerge(upstream as Erased),
+    Layer.provideMerge(store as Erased),
     // The gateway, which serves what this node has recorded to others, is built after it.
     Layer.provideMerge(parts.has("activity") ? Recorder.layer : none),
     Layer.provideMerge(common(options))

@@ -1,10 +1,10 @@
 /** What a run requires, by what the thread has. */
 import { assert, describe, expect, it } from "@effect/vitest"
+import * as Messages from "../../../src/AgUi/Messages.ts"
 import type { Conversation } from "../../../src/Client/Conversation/Conversation.ts"
 import * as Fold from "../../../src/Client/Conversation/Fold.ts"
 import type { EventBody } from "../../../src/Client/SessionModel.ts"
 import type { RunAgentInput } from "../../../src/Gateway/AgUi/Input.ts"
-import * as Messages from "../../../src/Gateway/AgUi/Messages.ts"
 import { inputOf, type Known, planOf } from "../../../src/Gateway/AgUi/Plan.ts"
 import * as Runs from "../../../src/Gateway/AgUi/Runs.ts"
 import { numbered } from "../../Client/Conversation/Sessions.ts"

@@ -8,6 +8,7 @@ import { Context, Effect, ExecutionStrategy, Exit, Layer, Option, Schema, Scope 
 import { WebSocket } from "ws"
 import * as Tracer from "../../../src/base/Observability/Tracer.ts"
 import * as Access from "../../../src/Gateway/Access.ts"
+import * as AgentHistories from "../../../src/Gateway/AgentHistories.ts"
 import { AgUiGroup } from "../../../src/Gateway/AgUi/Api.ts"
 import * as AgUiEndpoints from "../../../src/Gateway/AgUi/Endpoints.ts"
 import * as AgUi from "../../../src/Gateway/AgUi/Handlers.ts"
@@ -36,13 +37,30 @@ import * as Body from "../../../src/Kv/Body.ts"
 import { Changes } from "../../../src/Simulator/Changes.ts"
 import * as Simulator from "../../../src/Simulator/Simulator.ts"
 import { until } from "../../../src/Simulator/Testing/Time.ts"
+import * as AgUiAgent from "../../../src/Upstream/AgUiAgent.ts"
+import * as UpstreamClients from "../../../src/Upstream/UpstreamClients.ts"
 import { given } from "../../Given.ts"
-import { type Options as FixtureOptions, inMemory, type Life, mortalLayer, upstreams } from "../Fixture.ts"
+import { type Options as FixtureOptions, inMemory, type Life, mortalLayer, type Stored, upstreams } from "../Fixture.ts"
 
 export interface Options extends FixtureOptions {
   readonly authentication?: Partial<Authentication.Settings>
   readonly socket?: Partial<Clients.Settings>
+  /** AG-UI agents in place of the simulated platform. */
+  readonly agents?: Partial<AgUiAgent.Settings> | undefined
 }
+
+/** The services behind a gateway: AG-UI agents, which get the conversations that are stored, or those of a simulator. */
+const upstreamOf = (
+  { agents, inference }: Pick<Options, "agents" | "inference">,
+  simulator: Context.Tag.Service<Simulator.Simulator>,
+  stored: Context.Context<Stored>
+) =>
+  agents === undefined
+    ? upstreams(simulator, inference)
+    : UpstreamClients.layerAgents({ agents: { ...AgUiAgent.none, ...agents } }).pipe(
+        Layer.provide(Layer.provide(AgentHistories.layer, Layer.succeedContext(stored))),
+        Layer.provide(NodeHttpClient.layerUndici)
+      )
 
 const listen = (listeners: Listeners) =>
   Effect.acquireRelease(
@@ -88,7 +106,7 @@ export const make = (options: Options = {}) =>
       const life: Life = { isOver: false }
       const scope = yield* Scope.make()
       yield* Effect.addFinalizer(() => (life.isOver ? Effect.void : Scope.close(scope, Exit.void)))
-      const clients = yield* Layer.buildWithScope(upstreams(simulator, options.inference), scope)
+      const clients = yield* Layer.buildWithScope(upstreamOf(options, simulator, stored), scope)
       const context = yield* Layer.buildWithScope(
         Socket.layer({ ...Clients.defaults, ...options.socket }).pipe(
           Layer.merge(HttpSessions.layer),

@@ -92,7 +92,7 @@ export class PlatformInstances {
       const known = this.creations.get(key)
       if (known !== undefined) return restore(known)
       const { configuration, requested, session } = this
-      const { agentType, tenant } = session.record
+      const { agentType, id: sessionId, tenant } = session.record
       const done = Deferred.unsafeMake<string, CreationError>(FiberId.none)
       const creation: Creation = Deferred.await(done)
       const isBackground = purpose === "cleanup"
@@ -116,7 +116,7 @@ export class PlatformInstances {
       const secrets = isBackground && requested?.key !== key ? {} : (this.requested?.secrets ?? {})
       return Effect.flatMap(configuration.launch(isBackground), ({ deployment, environment }) =>
         session.shared.platform.create({
-          ...{ agentType, tenant, deployment, environment, secrets, isBackground },
+          ...{ agentType, tenant, sessionId, deployment, environment, secrets, isBackground },
           idempotencyKey: key
         })
       ).pipe(

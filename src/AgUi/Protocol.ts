@@ -6,6 +6,12 @@
 /** The version of the protocol. */
 export const protocolVersion = "1.0"
 
+/**
+ * A header field of our answers: the run continues without its client, and is stopped by `DELETE` of
+ * `<address>/<threadId>/runs/<runId>`.
+ */
+export const continuingHeader = "causeway-run-continues"
+
 /** A call of a tool in a message. */
 export interface ToolCall {
   readonly id: string

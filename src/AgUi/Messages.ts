@@ -1,7 +1,7 @@
 /** The messages of AG-UI that a conversation has, and what they have in common with those of a client. Pure. */
 import { hash } from "node:crypto"
 
-import type { AgentMessage, Conversation, Part, ToolPart, UserMessage } from "../../Client/Conversation/Conversation.ts"
+import type { AgentMessage, Conversation, Part, ToolPart, UserMessage } from "../Client/Conversation/Conversation.ts"
 import type { AgUiEvent, Message, Metadata } from "./Protocol.ts"
 
 /** The type of an activity message that has a plan. */

@@ -1,0 +1,337 @@
+/**
+ * The connection of a session to an AG-UI agent. It has no socket: each turn is a request with the conversation, one after
+ * the other, and another request after a person has answered.
+ */
+import { Cause, Deferred, Duration, Effect, Exit, Fiber, FiberId, Metric, Option, type Scope, Stream } from "effect"
+import { isObject } from "../../base/Json/Parsing.ts"
+import * as Monotonic from "../../base/Time/Monotonic.ts"
+import type { Conversation } from "../../Client/Conversation/Conversation.ts"
+import type { ConnectionState, InstanceConnection, Send, SendOptions } from "../AgentPlatform.ts"
+import { EventQueue } from "../EventQueue.ts"
+import { largeEvents, rejectedFrames } from "../InstanceConnection.ts"
+import { OversizedFrame, type PlatformFrame } from "../PlatformEvent.ts"
+import { UpstreamFailure } from "../Resilience/UpstreamFailure.ts"
+import { Malformed, type OpenRun, type RunInput, type Times } from "./Agent.ts"
+import * as History from "./History.ts"
+import * as Interrupts from "./Interrupts.ts"
+import type { HistoryUnavailable } from "./SessionHistory.ts"
+import { Translation } from "./Translation.ts"
+
+/** The agent of a session, and what it gets. */
+export interface Options {
+  readonly threadId: string
+  readonly open: (input: RunInput) => Effect.Effect<OpenRun, UpstreamFailure, Scope.Scope>
+  readonly conversation: Effect.Effect<Conversation, HistoryUnavailable>
+  readonly history: History.Limits
+  readonly times: Times
+}
+
+type MessageFrame = Extract<PlatformFrame, { readonly type: "message" }>
+type AnswerFrame = Extract<PlatformFrame, { readonly type: "answer" }>
+
+/**
+ * How long a message waits for the agent's answer before it counts as sent. Failures to connect are usually known by then,
+ * and the message can be sent again.
+ */
+const acceptance = Duration.seconds(5)
+
+/** How long an agent that has ended its run may take to end its stream, or to go on. */
+const finishMillis = 2000
+
+/** Whether a failure proves that the agent has not run. */
+const isRefusal = ({ isUnreached, reason, statusCode = 0 }: UpstreamFailure): boolean =>
+  isUnreached === true || reason === "circuit_open" || (reason === "status" && statusCode >= 300 && statusCode < 500)
+
+/** How a turn ends that has failed by no event of the agent. */
+interface Ending {
+  readonly code: string
+  readonly message: string
+}
+
+const endingOf = (failure: UpstreamFailure): Ending => {
+  const { message, reason } = failure
+  if (isRefusal(failure)) return { code: "agent_unavailable", message }
+  if (reason === "malformed" || reason === "too_large") return { code: "agent_malformed", message }
+  return { code: "delivery_unknown", message: `${message}. It is not known what the agent has done` }
+}
+
+const broken: Ending = {
+  code: "delivery_unknown",
+  message: "The agent's stream ended before its run. It is not known what the agent has done"
+}
+
+/** A turn, from its message to its end. */
+class Turn {
+  readonly turnId: string
+  readonly translation: Translation
+  /** What the client's protocol gave in addition to the newest message or answer. */
+  input: unknown
+  readonly answers = new Map<string, Interrupts.Resume>()
+  runs = 0
+  fiber: Fiber.Fiber<void> | undefined
+  /** Completed when the message counts as sent, or with the proof that it was not. */
+  readonly sent = Deferred.unsafeMake<void, UpstreamFailure>(FiberId.none)
+  /** Whether it counts as sent. Until then, and only then, its sender ends the turn. */
+  isSent: boolean
+  refusal: UpstreamFailure | undefined
+
+  constructor(frame: MessageFrame, isSent: boolean) {
+    this.turnId = frame.turnId
+    this.input = frame.input
+    this.translation = new Translation(frame.turnId)
+    this.isSent = isSent
+  }
+
+  accept(): void {
+    this.isSent = true
+    Deferred.unsafeDone(this.sent, Effect.void)
+  }
+}
+
+const listOf = (value: unknown): ReadonlyArray<unknown> => (Array.isArray(value) ? value : [])
+
+class AgentConnection {
+  private readonly events = new EventQueue()
+  private readonly waiting: Array<MessageFrame> = []
+  private current: Turn | undefined
+
+  constructor(
+    private readonly options: Options,
+    private readonly scope: Scope.Scope
+  ) {}
+
+  readonly take = this.events.take
+
+  end(): void {
+    this.events.end(Exit.void)
+  }
+
+  readonly send: Send<UpstreamFailure> = (frame, options = {}) =>
+    Effect.suspend(() => {
+      switch (frame.type) {
+        case "message":
+          return this.message(frame, options)
+        case "answer":
+          return this.answer(frame)
+        case "interrupt":
+          return this.stop(frame.turnId)
+      }
+    })
+
+  private message(
+    frame: MessageFrame,
+    { claim, timeout = acceptance }: SendOptions
+  ): Effect.Effect<void, UpstreamFailure> {
+    return Effect.uninterruptibleMask(restore => {
+      if (claim?.() === false) return Effect.void
+      if (this.current !== undefined) {
+        this.waiting.push(frame)
+        return Effect.void
+      }
+      const turn = new Turn(frame, false)
+      this.current = turn
+      const settled = Effect.suspend(() => {
+        if (turn.refusal !== undefined) return Effect.fail(turn.refusal)
+        turn.accept()
+        return Effect.void
+      })
+      // A sender that is gone does not end the turn.
+      const abandoned = Effect.sync(() => {
+        turn.accept()
+        if (turn.refusal !== undefined) this.fail(turn, endingOf(turn.refusal))
+      })
+      const wait = Effect.timeoutOption(Effect.ignore(Deferred.await(turn.sent)), Duration.min(timeout, acceptance))
+      return Effect.zipRight(
+        this.run(turn),
+        Effect.zipRight(
+          Effect.onInterrupt(restore(wait), () => abandoned),
+          settled
+        )
+      )
+    })
+  }
+
+  /** Starts a run of a turn. */
+  private run(turn: Turn, resume?: ReadonlyArray<Interrupts.Resume>): Effect.Effect<void> {
+    const work = Effect.interruptible(this.work(turn, resume))
+    return Effect.map(Effect.forkIn(work, this.scope), fiber => {
+      turn.fiber = fiber
+    })
+  }
+
+  private work(turn: Turn, resume: ReadonlyArray<Interrupts.Resume> | undefined): Effect.Effect<void> {
+    return Effect.gen(this, function* () {
+      const input = yield* this.inputOf(turn, resume)
+      const run = yield* this.options.open(input)
+      turn.accept()
+      const ended = yield* Effect.raceFirst(Effect.raceFirst(this.read(turn, run), run.abandoned), this.watch(turn))
+      const isFinished = turn.translation.state.is === "finished"
+      if (isFinished || ended === undefined) run.settle()
+      for (const event of turn.translation.close()) this.events.offer(event)
+      if (!isFinished && ended !== undefined) yield* this.onBroken(turn, ended)
+    }).pipe(
+      Effect.scoped,
+      Effect.catchAll(failure => this.onFailure(turn, failure)),
+      Effect.catchAllCause(cause =>
+        Cause.isInterruptedOnly(cause)
+          ? Effect.failCause(cause)
+          : Effect.zipRight(
+              Effect.logError("A run of an agent failed", cause),
+              Effect.sync(() => this.fail(turn, { code: "internal", message: "The gateway failed" }))
+            )
+      ),
+      Effect.zipRight(Effect.suspend(() => this.onEnd(turn)))
+    )
+  }
+
+  private inputOf(turn: Turn, resume: ReadonlyArray<Interrupts.Resume> | undefined) {
+    const { conversation, history, threadId } = this.options
+    return Effect.map(conversation, (all): RunInput => {
+      const later = new Set(this.waiting.map(({ turnId }) => turnId))
+      const messages = History.messagesFor(all, { turnId: turn.turnId, later }, history)
+      turn.translation.learn(History.idsOf(messages))
+      const given = isObject(turn.input) ? turn.input : {}
+      turn.runs++
+      return {
+        threadId,
+        runId: turn.runs === 1 ? turn.turnId : `${turn.turnId}-${turn.runs}`,
+        state: given.state ?? {},
+        messages: [...listOf(given.messages).filter(isObject), ...messages],
+        tools: listOf(given.tools),
+        context: listOf(given.context),
+        forwardedProps: given.forwardedProps ?? {},
+        ...(resume === undefined ? {} : { resume })
+      }
+    }).pipe(
+      Effect.catchAll(
+        ({ message }) => new UpstreamFailure({ operation: "run", reason: "connection", isUnreached: true, message })
+      )
+    )
+  }
+
+  /** When the newest event of a run has arrived, in monotonic milliseconds; none while it waits for the session. */
+  private newest: number | undefined
+
+  /** Passes on the events of a run until it has ended. Returns how it ended if that was no event. */
+  private read(turn: Turn, { next }: OpenRun): Effect.Effect<Ending | undefined, UpstreamFailure> {
+    return Effect.gen(this, function* () {
+      for (;;) {
+        this.newest = yield* Monotonic.millis
+        const received = yield* next
+        this.newest = undefined
+        for (const one of received) {
+          if (one instanceof Malformed) {
+            yield* Metric.increment(rejectedFrames)
+            return { code: "agent_malformed", message: `The agent sent an event that ${one.problem}` }
+          }
+          if (one instanceof OversizedFrame) yield* Metric.increment(largeEvents)
+          for (const event of one instanceof OversizedFrame ? [one.event] : turn.translation.add(one)) {
+            yield* this.events.awaitRoom
+            this.events.offer(event)
+          }
+          if (["ended", "asking"].includes(turn.translation.state.is)) return undefined
+        }
+      }
+    }).pipe(
+      Effect.catchAll(end => (Option.isNone(end) ? Effect.succeed(broken) : Effect.fail(end.value)))
+    ) as Effect.Effect<Ending | undefined, UpstreamFailure>
+  }
+
+  /** Ends when a run takes too long, or when the agent is silent for too long. */
+  private watch(turn: Turn): Effect.Effect<Ending> {
+    const { run, silence } = this.options.times
+    return Effect.gen(this, function* () {
+      const end = (yield* Monotonic.millis) + Duration.toMillis(run)
+      for (;;) {
+        const now = yield* Monotonic.millis
+        const { state } = turn.translation
+        const isLast = state.is === "finished" && !state.isCalling
+        const silent = (this.newest ?? now) + (isLast ? finishMillis : Duration.toMillis(silence))
+        if (now >= end) return { code: "timeout", message: `The run took more than ${Monotonic.words(run)}` }
+        if (now >= silent) {
+          return { code: "timeout", message: `The agent has sent nothing for ${Monotonic.words(silence)}` }
+        }
+        yield* Effect.sleep(Math.min(Math.ceil(Math.min(end, silent) - now), finishMillis))
+      }
+    })
+  }
+
+  private onBroken(turn: Turn, ending: Ending): Effect.Effect<void> {
+    this.fail(turn, ending)
+    const { threadId } = this.options
+    return Effect.annotateLogs(Effect.logWarning("A run of an agent broke off"), { threadId, reason: ending.message })
+  }
+
+  private onFailure(turn: Turn, failure: UpstreamFailure): Effect.Effect<void> {
+    if (turn.isSent || !isRefusal(failure)) {
+      turn.accept()
+      return this.onBroken(turn, endingOf(failure))
+    }
+    turn.refusal = failure
+    Deferred.unsafeDone(turn.sent, failure)
+    return Effect.void
+  }
+
+  private fail({ translation }: Turn, { code, message }: Ending): void {
+    for (const event of translation.fail(code, message)) this.events.offer(event)
+  }
+
+  /** After a run: the next turn starts, unless this one waits for a person. */
+  private onEnd(turn: Turn): Effect.Effect<void> {
+    if (this.current !== turn || turn.translation.state.is === "asking") return Effect.void
+    const frame = this.waiting.shift()
+    this.current = frame === undefined ? undefined : new Turn(frame, true)
+    return this.current === undefined ? Effect.void : this.run(this.current)
+  }
+
+  /** Records an answer. When there is one to each question, the turn continues. */
+  private answer({ answer, input, requestId }: AnswerFrame): Effect.Effect<void> {
+    const turn = this.current
+    if (turn === undefined || turn.translation.state.is !== "asking") return Effect.void
+    const { interrupts } = turn.translation.state
+    const interrupt = interrupts.find(({ id }) => id === requestId)
+    if (interrupt === undefined || turn.answers.has(requestId)) return Effect.void
+    turn.answers.set(requestId, Interrupts.resumeOf(interrupt, answer))
+    if (input !== undefined) turn.input = input
+    const payload = Interrupts.resolvedBy(interrupt, answer, turn.turnId)
+    this.events.offer({ id: undefined, type: payload.type, timestamp: undefined, payload })
+    if (turn.answers.size < interrupts.length) return Effect.void
+    const resume = [...turn.answers.values()]
+    turn.answers.clear()
+    turn.translation.resume()
+    return this.run(turn, resume)
+  }
+
+  /** Ends a turn, and its request. The next turn starts when the request has ended. */
+  private stop(turnId: string): Effect.Effect<void> {
+    const turn = this.current
+    const at = this.waiting.findIndex(frame => frame.turnId === turnId)
+    if (at >= 0) this.waiting.splice(at, 1)
+    if (turn?.turnId !== turnId) {
+      for (const event of new Translation(turnId).cancel()) this.events.offer(event)
+      return Effect.void
+    }
+    turn.accept()
+    for (const event of turn.translation.cancel()) this.events.offer(event)
+    const ended = turn.fiber === undefined ? Effect.void : Fiber.interrupt(turn.fiber)
+    return Effect.asVoid(
+      Effect.forkIn(
+        Effect.zipRight(
+          ended,
+          Effect.suspend(() => this.onEnd(turn))
+        ),
+        this.scope
+      )
+    )
+  }
+}
+
+/** Connects a session to its agent until the scope ends. Nothing is sent before the first message. */
+export const make = (options: Options): Effect.Effect<InstanceConnection<UpstreamFailure>, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const connection = new AgentConnection(options, yield* Effect.scope)
+    yield* Effect.addFinalizer(() => Effect.sync(() => connection.end()))
+    const { send, take } = connection
+    const states: Stream.Stream<ConnectionState> = Stream.concat(Stream.succeed("connected" as const), Stream.never)
+    return { send, take, states, ready: Effect.void }
+  })

@@ -1,0 +1,133 @@
+/**
+ * The conversation as an agent gets it: the newest messages of the projection, within limits. Pure.
+ *
+ * A call of a tool is sent together with its result, or not at all.
+ */
+import { Names as MessageNames, messagesOf } from "../../AgUi/Messages.ts"
+import type { Message } from "../../AgUi/Protocol.ts"
+import type { AgentMessage, Conversation, Part, UserMessage } from "../../Client/Conversation/Conversation.ts"
+
+/** How much of a conversation an agent gets. */
+export interface Limits {
+  /** Messages. */
+  readonly messages: number
+  /** Bytes of the messages as JSON. */
+  readonly bytes: number
+}
+
+/** The names of the agent for its own messages where it gave any, and turns for those of users. */
+class Names extends MessageNames {
+  private readonly taken = new Map<string, number>()
+
+  override message(part: { readonly seq: number; readonly id?: unknown; readonly type?: unknown }): string {
+    if (part.type !== "text" || typeof part.id !== "string") return super.message(part)
+    const first = this.taken.get(part.id) ?? part.seq
+    this.taken.set(part.id, first)
+    return first === part.seq ? part.id : super.message(part)
+  }
+
+  override user(message: Pick<UserMessage, "clientMessageId" | "seq"> & { readonly turnId?: string }): string {
+    return message.turnId ?? super.user(message)
+  }
+}
+
+/** The turn for which a conversation is sent. */
+export interface Turn {
+  readonly turnId: string
+  /** Turns whose messages the agent gets later. */
+  readonly later: ReadonlySet<string>
+}
+
+/** A call without a result, unless the turn goes on, would be refused by many models. */
+const isSent = (part: Part, isCurrent: boolean, answered: ReadonlySet<string>): boolean => {
+  switch (part.type) {
+    case "text":
+      return part.text !== ""
+    case "tool":
+      return isCurrent || "result" in part || part.error !== undefined || answered.has(part.callId)
+    default:
+      return false
+  }
+}
+
+/** Whether a turn has failed or was stopped before the agent has said anything. Nobody expects an answer any more. */
+const isLost = ({ parts, status }: AgentMessage): boolean =>
+  (status === "failed" || status === "interrupted") && !parts.some(({ type }) => type === "text" || type === "tool")
+
+/** The part of a conversation that concerns a turn. */
+const relevant = (conversation: Conversation, { later, turnId }: Turn): Conversation => {
+  const skipped = new Set(later)
+  for (const message of conversation.messages) {
+    if (message.role === "agent" && message.turnId !== undefined && isLost(message)) skipped.add(message.turnId)
+  }
+  const kept = conversation.messages.filter(message => message.turnId === undefined || !skipped.has(message.turnId))
+  const answered = answeredIn(kept)
+  const messages = kept.map(message =>
+    message.role === "user"
+      ? message
+      : { ...message, parts: message.parts.filter(part => isSent(part, message.turnId === turnId, answered)) }
+  )
+  return { ...conversation, messages }
+}
+
+/** The calls that have a result by a client. */
+const answeredIn = (messages: Conversation["messages"]): ReadonlySet<string> => {
+  const users = messages.filter((message): message is UserMessage => message.role === "user")
+  const results = messagesOf({ epoch: "", seq: 0, trimmedSeq: 0, turns: [], waiting: [], messages: users })
+  return new Set(results.flatMap(message => (message.role === "tool" ? [message.toolCallId] : [])))
+}
+
+/** Messages that are sent together or not at all: a call and what follows of it, or one message. */
+const unitsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<ReadonlyArray<Message>> => {
+  const units: Array<Array<Message>> = []
+  let calls = new Set<string>()
+  for (const message of messages) {
+    if (message.role === "tool") {
+      // Without its call, which is no longer kept, a result means nothing.
+      if (calls.has(message.toolCallId)) units.at(-1)!.push(message)
+      continue
+    }
+    calls = new Set(message.role === "assistant" ? message.toolCalls?.map(({ id }) => id) : [])
+    units.push([message])
+  }
+  return units
+}
+
+const isOfUser = ([first]: ReadonlyArray<Message>): boolean => first?.role === "user"
+
+/** The newest units within the limits; the newest one in any case. What is cut begins with a user's message. */
+const newest = (
+  units: ReadonlyArray<ReadonlyArray<Message>>,
+  { bytes, messages }: Limits
+): ReadonlyArray<ReadonlyArray<Message>> => {
+  let [roomBytes, roomMessages] = [bytes, messages]
+  const last = units.findLastIndex((unit, index) => {
+    roomMessages -= unit.length
+    roomBytes -= unit.reduce((sum, message) => sum + Buffer.byteLength(JSON.stringify(message)) + 1, 0)
+    return index < units.length - 1 && (roomBytes < 0 || roomMessages < 0)
+  })
+  if (last < 0) return units
+  const kept = units.slice(last + 1)
+  const first = kept.findIndex(isOfUser)
+  return first < 0 ? kept : kept.slice(first)
+}
+
+/** Without the members that only our clients know: some agents refuse messages with others than they know. */
+const plain = (message: Message): Message => {
+  if (message.role !== "tool") return message
+  const { metadata, ...known } = message
+  return known
+}
+
+/** The messages for a turn, in order. Thoughts and activities are for people. */
+export const messagesFor = (conversation: Conversation, turn: Turn, limits: Limits): ReadonlyArray<Message> => {
+  const sent = relevant(conversation, turn)
+  return newest(unitsOf(messagesOf(sent, new Names(conversation.epoch)).map(plain)), limits).flat()
+}
+
+/** The ids by which an agent knows messages and calls. */
+export const idsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<string> =>
+  messages.flatMap(message => [
+    message.id,
+    ...(message.role === "assistant" ? (message.toolCalls ?? []).map(({ id }) => id) : [])
+  ])

@@ -1,0 +1,120 @@
+/** What an agent asks a person by the interrupts of AG-UI, and the answers. Pure. */
+import { Option, Schema } from "effect"
+import { isObject, type JsonObject } from "../../base/Json/Parsing.ts"
+import { identifierChars } from "../PlatformEvent.ts"
+
+/** Absent or null. */
+const maybe = <A, I>(schema: Schema.Schema<A, I>) => Schema.optionalWith(schema, { nullable: true })
+
+const Json = Schema.Record({ key: Schema.String, value: Schema.Unknown })
+
+/** An interrupt of AG-UI, as far as it is read. */
+const Interrupt = Schema.Struct({
+  id: Schema.String.pipe(Schema.minLength(1), Schema.maxLength(identifierChars)),
+  reason: Schema.String,
+  message: maybe(Schema.String),
+  toolCallId: maybe(Schema.String),
+  responseSchema: maybe(Json),
+  metadata: maybe(Json)
+})
+export type Interrupt = typeof Interrupt.Type
+
+const Outcome = Schema.Struct({
+  type: Schema.Literal("interrupt"),
+  interrupts: Schema.Array(Interrupt).pipe(Schema.minItems(1), Schema.maxItems(256))
+})
+
+const decode = Schema.decodeUnknownOption(Outcome)
+
+/** The interrupts of an outcome, each id once; none if it cannot be understood. */
+export const interruptsOf = (outcome: unknown): ReadonlyArray<Interrupt> =>
+  Option.match(decode(outcome), {
+    onNone: () => [],
+    onSome: ({ interrupts }) => [...new Map(interrupts.map(interrupt => [interrupt.id, interrupt])).values()]
+  })
+
+const propertiesOf = ({ responseSchema }: Interrupt): JsonObject =>
+  isObject(responseSchema?.properties) ? responseSchema.properties : {}
+
+/** The property of an answer that approves. */
+const approvals = ["approved", "approve", "confirmed", "accepted"] as const
+
+const approvalOf = (interrupt: Interrupt): string | undefined => {
+  const properties = propertiesOf(interrupt)
+  return approvals.find(name => isObject(properties[name]) && properties[name].type === "boolean")
+}
+
+/** Whether an interrupt asks for an approval: by its schema, or without one by its reason. */
+const isApproval = (interrupt: Interrupt): boolean =>
+  approvalOf(interrupt) !== undefined ||
+  interrupt.responseSchema?.type === "boolean" ||
+  (interrupt.responseSchema === undefined && ["confirmation", "tool_call"].includes(interrupt.reason))
+
+/** An interrupt as the payload of a platform event. */
+export const requestOf = (interrupt: Interrupt, turnId: string): JsonObject & { readonly type: string } => {
+  const { id: requestId, message, metadata, reason, responseSchema, toolCallId } = interrupt
+  const text = message === undefined || message === "" ? reason : message
+  if (!isApproval(interrupt)) {
+    const options = Array.isArray(responseSchema?.enum) ? { options: responseSchema.enum } : {}
+    return { type: "question.asked", turnId, requestId, question: text, ...options }
+  }
+  const request = metadata?.["causeway.request"]
+  const known = isObject(request) && isObject(request.details) ? request.details : undefined
+  const details = {
+    ...(known ?? metadata),
+    ...(toolCallId === undefined ? {} : { toolCallId })
+  }
+  const detailed = Object.keys(details).length === 0 ? {} : { details }
+  return { type: "approval.requested", turnId, requestId, action: text, ...detailed }
+}
+
+/** An answer in the input of the run that continues the turn. */
+export interface Resume {
+  readonly interruptId: string
+  readonly status: "resolved" | "cancelled"
+  readonly payload?: unknown
+}
+
+/** Whether an answer to a request for approval approves: `true`, or an object whose `approved` is true. */
+const approves = (answer: unknown): boolean => answer === true || (isObject(answer) && answer.approved === true)
+
+const parsedObject = (text: string): JsonObject | undefined => {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** A text as an answer of the schema: an object if it asks for one. */
+const textAnswer = (interrupt: Interrupt, text: string): unknown => {
+  if (interrupt.responseSchema?.type !== "object") return text
+  const names = Object.keys(propertiesOf(interrupt))
+  return parsedObject(text) ?? (names.length === 1 ? { [names[0]!]: text } : text)
+}
+
+/** A person's answer as the agent gets it. A denial without a schema for it cancels. */
+export const resumeOf = (interrupt: Interrupt, answer: unknown): Resume => {
+  const { id: interruptId, responseSchema } = interrupt
+  const resolved = (payload: unknown): Resume => ({ interruptId, status: "resolved", payload })
+  if (answer === null || answer === undefined) return { interruptId, status: "cancelled" }
+  if (!isApproval(interrupt)) return resolved(typeof answer === "string" ? textAnswer(interrupt, answer) : answer)
+  const approved = approves(answer)
+  if (responseSchema?.type === "boolean") return resolved(approved)
+  const name = approvalOf(interrupt)
+  if (name === undefined && !approved) return { interruptId, status: "cancelled" }
+  return resolved({ ...(isObject(answer) ? answer : {}), [name ?? "approved"]: approved })
+}
+
+/** The platform event by which an answer is published. */
+export const resolvedBy = (
+  interrupt: Interrupt,
+  answer: unknown,
+  turnId: string
+): JsonObject & { readonly type: string } => {
+  const requestId = interrupt.id
+  if (!isApproval(interrupt)) return { type: "question.answered", turnId, requestId, answer }
+  const reason = isObject(answer) && typeof answer.reason === "string" ? { reason: answer.reason } : {}
+  return { type: "approval.resolved", turnId, requestId, approved: approves(answer), ...reason }
+}

@@ -1,0 +1,177 @@
+/** The addresses of AG-UI agents, what is sent to them, and how much of a conversation. */
+import { Config, ConfigError, Either, Option, Redacted } from "effect"
+import { MiB } from "../../base/Bytes.ts"
+import * as Setting from "../../base/Setting.ts"
+import type { Times } from "./Agent.ts"
+import type * as History from "./History.ts"
+
+/** The agents of a gateway. */
+export interface Settings {
+  /** The address of the agent of all types without an address of their own. */
+  readonly url: Option.Option<string>
+  /** The addresses of agent types. */
+  readonly urls: ReadonlyMap<string, string>
+  /** Sent as a bearer token. */
+  readonly apiKey: Option.Option<Redacted.Redacted>
+  /** Sent with each run. */
+  readonly headers: Readonly<Record<string, Redacted.Redacted>>
+  /** Base address of the health probe, for agents that have none. */
+  readonly healthUrl: Option.Option<string>
+  readonly history: History.Limits
+  /** The maximum bytes of an event; 1 MiB if absent. */
+  readonly eventBytes?: number
+  /** The maximum bytes of events that have not arrived whole, over all runs; 128 MiB if absent. */
+  readonly unfinishedBytes?: number
+  /** Time limits that differ from the defaults. */
+  readonly times?: Partial<Times>
+}
+
+/** The default limits of the history. Many servers take bodies of up to 1 MiB. */
+export const defaultHistory: History.Limits = { messages: 400, bytes: 512 * 1024 }
+
+/** No agents. */
+export const none: Settings = {
+  url: Option.none(),
+  urls: new Map(),
+  apiKey: Option.none(),
+  headers: {},
+  healthUrl: Option.none(),
+  history: defaultHistory
+}
+
+/** Whether there is an agent. */
+export const isSet = ({ url, urls }: Pick<Settings, "url" | "urls">): boolean => Option.isSome(url) || urls.size > 0
+
+/** An address as it is written: servers may answer other paths with a redirect, which is not followed. */
+const addressIn = (text: string): Option.Option<string> => {
+  if (!URL.canParse(text)) return Option.none()
+  const { hash, href, password, protocol, username } = new URL(text)
+  return username === "" && password === "" && hash === "" && /^https?:$/.test(protocol)
+    ? Option.some(href)
+    : Option.none()
+}
+
+const longestType = 256
+
+/** `coder=https://…, writer=https://…` */
+const addressesIn = (text: string): Option.Option<ReadonlyMap<string, string>> => {
+  const addresses = new Map<string, string>()
+  for (const pair of text.split(/[\s,]+/).filter(pair => pair !== "")) {
+    const at = pair.indexOf("=")
+    const type = pair.slice(0, Math.max(0, at))
+    const url = addressIn(pair.slice(at + 1))
+    if (type === "" || type.length > longestType || addresses.has(type) || Option.isNone(url)) return Option.none()
+    addresses.set(type, url.value)
+  }
+  return Option.some(addresses)
+}
+
+/** Header fields that the gateway sets. */
+const reserved =
+  /^(?:accept|connection|content-.*|expect|host|keep-alive|te|trailer|transfer-encoding|upgrade|traceparent)$/i
+
+const decoded = (text: string): string | undefined => {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** `name=value,name=value`, each value percent-encoded where it has a comma or a percent sign. */
+const headersIn = (text: string): Option.Option<Readonly<Record<string, Redacted.Redacted>>> => {
+  const headers: Record<string, Redacted.Redacted> = {}
+  for (const pair of text.split(",").map(pair => pair.trim())) {
+    if (pair === "") continue
+    const at = pair.indexOf("=")
+    const name = pair.slice(0, Math.max(0, at)).trim().toLowerCase()
+    const value = decoded(pair.slice(at + 1).trim())
+    const isValid = /^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(name) && !reserved.test(name) && !Object.hasOwn(headers, name)
+    if (!isValid || value === undefined || !/^[\x20-\x7e]+$/.test(value)) return Option.none()
+    headers[name] = Redacted.make(value)
+  }
+  return Option.some(headers)
+}
+
+const url = Setting.declare<Option.Option<string>>(
+  "AGENT_URL",
+  {
+    description: "Address of an AG-UI agent, instead of an agent platform",
+    allowed: "an http or https URL without credentials or fragment",
+    default: Option.none(),
+    shown: "none"
+  },
+  text => Option.map(addressIn(text), Option.some)
+)
+
+const urls = Setting.declare<ReadonlyMap<string, string>>(
+  "AGENT_URLS",
+  {
+    description: "Addresses of the AG-UI agents of agent types; other types have the agent of AGENT_URL, or none",
+    allowed: "a list of types with http or https URLs, such as coder=https://one.example, writer=https://two.example",
+    default: new Map(),
+    shown: "none"
+  },
+  addressesIn
+)
+
+const headers = Setting.declare<Readonly<Record<string, Redacted.Redacted>>>(
+  "AGENT_HEADERS",
+  {
+    description: "Header fields for AG-UI agents, such as x-tenant=a,x-region=eu; values may be percent-encoded",
+    allowed: "a list name=value,name=value of header fields that the gateway does not set itself",
+    default: {},
+    shown: "none"
+  },
+  headersIn,
+  true
+)
+
+const apiKey = Setting.optionalCredential("AGENT_API_KEY", {
+  description: "Bearer credential for AG-UI agents",
+  shown: "none"
+})
+
+const healthUrl = Setting.baseUrl<undefined>("AGENT_HEALTH_URL", {
+  description: "Base address whose /health is probed; by default that of each AG-UI agent",
+  default: undefined,
+  shown: "none"
+}).pipe(Config.map(Option.fromNullable))
+
+const messages = Setting.integer("AGENT_HISTORY_MESSAGES", {
+  description: "Messages of the conversation that an AG-UI agent gets at most; 1 for agents with a memory of their own",
+  default: defaultHistory.messages,
+  min: 1,
+  max: 100_000
+})
+
+const bytes = Setting.integer("AGENT_HISTORY_BYTES", {
+  description: "Bytes of the conversation that an AG-UI agent gets at most, as JSON; the newest message is always sent",
+  default: defaultHistory.bytes,
+  min: 1024,
+  max: 16 * MiB
+})
+
+const refused = (name: string, problem: string) => Either.left(ConfigError.InvalidData([name], problem))
+
+/** The settings as configuration variables. */
+export const config: Config.Config<Settings> = Config.all({
+  url,
+  urls,
+  headers,
+  apiKey,
+  healthUrl,
+  messages,
+  bytes
+}).pipe(
+  Config.mapOrFail(({ bytes, messages, ...settings }) => {
+    const { apiKey, headers, healthUrl } = settings
+    if (Option.isSome(apiKey) && Object.hasOwn(headers, "authorization")) {
+      return refused("AGENT_HEADERS", "it has authorization, which AGENT_API_KEY sets too")
+    }
+    if (Option.isSome(healthUrl) && !isSet(settings)) {
+      return refused("AGENT_HEALTH_URL", "there is no agent: AGENT_URL is not set")
+    }
+    return Either.right({ ...settings, history: { messages, bytes } })
+  })
+)
