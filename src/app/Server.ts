@@ -15,7 +15,7 @@ import * as Auth from "../Http/Auth/Auth.ts"
 import * as DrainingSignal from "../Http/DrainingSignal.ts"
 import { admits, admitsLoopback, FeedOrigins } from "../Http/Origin.ts"
 import * as NodeServer from "../Http/Server/NodeServer.ts"
-import { ConsoleGroup, ReferenceGroup } from "../Operations/Pages/Api.ts"
+import { ChatPageGroup, ConsoleGroup, ReferenceGroup } from "../Operations/Pages/Api.ts"
 import { sqlite } from "../Storage/Backends.ts"
 import type * as PostgresSessions from "../Storage/Postgres/SessionEvents.ts"
 import * as Replication from "../Storage/Sqlite/Replication.ts"
@@ -79,7 +79,8 @@ export const banner = ({ base, hasConsole, hasReference, key, program }: Announc
     `  curl ${entry} ${auth}`,
     `  curl '${base}/api/v1/changes?after=0' ${auth}`,
     "",
-    "Talk with an agent:",
+    "Talk with an agent, in a browser or here:",
+    `  ${base}/chat`,
     `  ${program} chat --url ${base}`,
     "",
     ...(hasConsole ? [`Console, to sign in with the key ${key}:`, `  ${base}/console`, ""] : []),
@@ -88,7 +89,7 @@ export const banner = ({ base, hasConsole, hasReference, key, program }: Announc
 }
 
 /** Everything that is served on the one port. */
-const served = Api.add(GatewayGroup).add(ConsoleGroup).add(ReferenceGroup)
+const served = Api.add(GatewayGroup).add(ChatPageGroup).add(ConsoleGroup).add(ReferenceGroup)
 
 /** Whether the service sends HTTP requests: to an upstream service, or for the key set of clients' tokens. */
 const calls = ({ agentPlatform, gateway, inference }: Configuration): boolean =>
@@ -153,7 +154,7 @@ const serve = (configuration: Configuration) => {
     upstream: UpstreamClients.layer(configuration),
     checks: Option.toArray(Option.map(replication, Replication.check)),
     metrics: { ...metrics, json: devMode },
-    pages,
+    pages: { ...pages, chat: devMode },
     retention: Option.getOrUndefined(retention),
     limits,
     followLimits

@@ -11,7 +11,7 @@ import type { Incoming } from "../../Http/Endpoints.ts"
 import * as Endpoints from "../../Http/Endpoints.ts"
 import { empty, type Reply } from "../../Http/Reply.ts"
 import { MetricsRoutes, type MetricsRoutesShape } from "../Metrics/Endpoints.ts"
-import { ConsoleGroup, ReferenceGroup } from "./Api.ts"
+import { ChatPageGroup, ConsoleGroup, ReferenceGroup } from "./Api.ts"
 import { describe, type Routes } from "./Paths.ts"
 
 /** The content codings, and the file suffixes of the compressed forms. */
@@ -104,6 +104,8 @@ export const make = (directory: URL): StaticFiles => {
 export interface PagesShape {
   readonly console: boolean
   readonly reference: boolean
+  /** Whether the page to talk with an agent is served; not by default, as it has no credential. */
+  readonly chat?: boolean | undefined
   /** The directory of the built pages, for hosts that bundle this package; `dist` of the package by default. */
   readonly directory?: URL | undefined
 }
@@ -195,6 +197,7 @@ const served = (routes: Routes, pages: PagesShape, { json, prometheus, token }: 
   metrics: prometheus && Option.isNone(token) ? routes.metrics : undefined,
   lockedMetrics: prometheus && Option.isSome(token) ? routes.lockedMetrics : undefined,
   metricsJson: json ? routes.metricsJson : undefined,
+  chatPage: pages.chat ? routes.chatPage : undefined,
   console: pages.console ? routes.console : undefined,
   reference: pages.reference ? routes.reference : undefined
 })
@@ -235,6 +238,15 @@ export const consoleEndpoints = (routes: Routes) =>
     ConsoleGroup,
     Effect.map(Effect.all([Pages, MetricsRoutes]), ([pages, metrics]) =>
       pages.console ? serve("console", routes.console ?? "/console", routes, pages, metrics) : hidden
+    )
+  )
+
+/** The handlers of the `chatPage` group, whose path is in `routes`. */
+export const chatPageEndpoints = (routes: Routes) =>
+  Endpoints.of(
+    ChatPageGroup,
+    Effect.map(Effect.all([Pages, MetricsRoutes]), ([pages, metrics]) =>
+      pages.chat ? serve("chat", routes.chatPage ?? "/chat", routes, pages, metrics) : hidden
     )
   )
 
