@@ -17,19 +17,26 @@ const useResumedChat = (initial: Array<Message>) => {
     throttle: 50,
     transport
   })
-  const { error, messages, regenerate, resumeStream, setMessages, status } = chat
+  const { error, regenerate, resumeStream, setMessages, status } = chat
 
   /** Gets what the service has, and follows the turn in progress. A message that it does not have is sent again. */
-  const catchUp = useEffectEvent(async (): Promise<void> => {
-    const known = await stored()
-    const last = messages.at(-1)
-    const isUnsent = last?.role === "user" && !known.some(message => message.id === last.id)
-    setMessages(isUnsent ? [...known, last] : known)
+  const catchUp = useEffectEvent(async (signal?: AbortSignal): Promise<void> => {
+    const known = await stored(signal)
+    if (known === undefined || signal?.aborted) return
+    let isUnsent = false
+    setMessages(current => {
+      const last = current.at(-1)
+      isUnsent = last?.role === "user" && !known.some(({ id }) => id === last.id)
+      return isUnsent ? [...known, last!] : known
+    })
     await (isUnsent ? regenerate() : resumeStream())
   })
 
   useEffect(() => {
-    if (isDisconnect(error)) void catchUp()
+    if (!isDisconnect(error)) return
+    const ended = new AbortController()
+    void catchUp(ended.signal)
+    return () => ended.abort()
   }, [error])
 
   // Another tab may have continued the chat.
@@ -80,12 +87,20 @@ const Header = () => (
 
 interface ComposerProps {
   readonly isBusy: boolean
+  /** Whether the service has the message: before that, it has nothing to stop. */
+  readonly isAccepted: boolean
   readonly waits: "approval" | "question" | undefined
   readonly onSend: (text: string) => void
   readonly onStop: () => void
 }
 
-const Composer = ({ isBusy, onSend, onStop, waits }: ComposerProps) => {
+const placeholders = {
+  approval: "Approve or deny first",
+  question: "Answer the question",
+  message: "Message, or /help"
+}
+
+const Composer = ({ isAccepted, isBusy, onSend, onStop, waits }: ComposerProps) => {
   const [text, setText] = useState("")
   const cannotSend = isBusy || waits === "approval"
   const send = () => {
@@ -109,13 +124,13 @@ const Composer = ({ isBusy, onSend, onStop, waits }: ComposerProps) => {
       <textarea
         aria-label="Message"
         rows={2}
-        placeholder={waits === "question" ? "Answer the question" : "Message, or /help"}
+        placeholder={placeholders[waits ?? "message"]}
         value={text}
         onChange={event => setText(event.target.value)}
         onKeyDown={onKeyDown}
       />
       {isBusy || waits !== undefined ? (
-        <button type="button" className="button danger" onClick={onStop}>
+        <button type="button" className="button danger" disabled={!isAccepted} onClick={onStop}>
           Stop
         </button>
       ) : null}
@@ -141,7 +156,7 @@ const Problem = ({ error, last }: { readonly error: Error | undefined; readonly 
 }
 
 export const Chat = ({ messages: initial }: { readonly messages: Array<Message> }) => {
-  const { addToolApprovalResponse, error, isBusy, messages, sendMessage, stop } = useResumedChat(initial)
+  const { addToolApprovalResponse, error, isBusy, messages, sendMessage, status, stop } = useResumedChat(initial)
   const last = messages.at(-1)
   const waits = isBusy ? undefined : waitsFor(last)
   const answering: Answering = {
@@ -167,6 +182,7 @@ export const Chat = ({ messages: initial }: { readonly messages: Array<Message> 
       </main>
       <Composer
         isBusy={isBusy}
+        isAccepted={status !== "submitted"}
         waits={waits}
         onSend={text => void sendMessage({ text })}
         onStop={() => void stop().catch(() => {})}

@@ -6,6 +6,6 @@ import { stored } from "./Page.ts"
 const root = createRoot(document.getElementById("chat")!)
 
 stored().then(
-  messages => root.render(<Chat messages={messages} />),
+  messages => root.render(<Chat messages={messages!} />),
   ({ message }: Error) => root.render(<p role="alert">{message}</p>)
 )

@@ -55,16 +55,20 @@ export const transport =
 /** Milliseconds between two requests to a service that does not answer. */
 const pauseMs = 500
 
-const pause = (): Promise<void> => new Promise(resolve => setTimeout(resolve, pauseMs))
-
-/** The messages that the service has, as soon as it answers. */
-export const stored = async (): Promise<Array<Message>> => {
-  for (;;) {
-    const response = await fetch(`${chat}/messages`).catch(() => undefined)
-    if (response?.ok) return response.json()
-    if (response !== undefined && response.status < 500) throw new Error(await response.text())
-    await pause()
+/** The messages that the service has, as soon as it answers; nothing after the signal. */
+export const stored = async (signal?: AbortSignal): Promise<Array<Message> | undefined> => {
+  while (!signal?.aborted) {
+    try {
+      const response = await fetch(`${chat}/messages`)
+      if (response.ok) return await response.json()
+      if (response.status < 500) throw new Error(await response.text())
+    } catch (error) {
+      // The service does not answer, or not to the end.
+      if (!(error instanceof TypeError)) throw error
+    }
+    await new Promise(resolve => setTimeout(resolve, pauseMs))
   }
+  return undefined
 }
 
 /** Stops the agent: the transport would only end its request. */
