@@ -30,10 +30,11 @@ const { positionals, values } = parseArgs({
 const out = resolve(positionals[0] ?? join(root, "dist"))
 
 /** The directories of the pages in `dist`, and of their sources. */
-const pages = { console: "src/Console", docs: "src/Console/Reference" }
+const pages = { console: "src/Console", docs: "src/Console/Reference", chat: "src/ChatPage" }
 
 /** The sources of all pages. */
 const sources = [
+  "src/ChatPage/**",
   "src/Console/**",
   "src/Client/**",
   "src/base/Json/**",
@@ -119,7 +120,13 @@ const buildPage = async (name: string, source: string): Promise<void> => {
       assetsInlineLimit: 0,
       modulePreload: { polyfill: false },
       // Swagger UI is a single large file.
-      chunkSizeWarningLimit: 2000
+      chunkSizeWarningLimit: 2000,
+      rollupOptions: {
+        // Directives of React for servers have no effect in a browser.
+        onwarn: (warning, warn) => {
+          if (warning.code !== "MODULE_LEVEL_DIRECTIVE") warn(warning)
+        }
+      }
     },
     plugins: [
       {

@@ -19,7 +19,9 @@ const files = readdirSync(src, { withFileTypes: true, recursive: true })
 const imports: ReadonlyMap<string, ReadonlyArray<string>> = (() => {
   const api = new API({ cwd: root })
   try {
-    const openProjects = [join(root, "tsconfig.json"), join(src, "Console", "tsconfig.json")]
+    const openProjects = [root, join(src, "ChatPage"), join(src, "Console")].map(folder =>
+      join(folder, "tsconfig.json")
+    )
     const projects = api.updateSnapshot({ openProjects }).getProjects()
     const importsOf = (file: string): ReadonlyArray<string> => {
       const parsed = projects.map(({ program }) => program.getSourceFile(join(src, file))).find(found => found)
@@ -210,6 +212,18 @@ describe("imports within src", () => {
     expect(files.filter(file => isIn("Console")(file) && imports.get(file)!.includes("effect"))).toStrictEqual([])
     const others = files.filter(file => !isIn("Console")(file))
     expect(violations(others, isIn("Console"))).toStrictEqual([])
+  })
+
+  it("of the chat page lead to what it is made of, and nothing else leads to it", () => {
+    const libraries = /^(?:@ai-sdk\/react|ai|react|react-dom\/client)$/
+    const isAllowed = (target: string) => libraries.test(target) || isIn("ChatPage")(target)
+    expect(violations(files.filter(isIn("ChatPage")), target => !isAllowed(target))).toStrictEqual([])
+    expect(
+      violations(
+        files.filter(file => !isIn("ChatPage")(file)),
+        isIn("ChatPage")
+      )
+    ).toStrictEqual([])
   })
 
   it("of the client for Effect lead to the plain one, to contracts and to effect", () => {

@@ -16,7 +16,7 @@ import * as Auth from "../Http/Auth/Auth.ts"
 import * as DrainingSignal from "../Http/DrainingSignal.ts"
 import { admits, admitsLoopback, FeedOrigins } from "../Http/Origin.ts"
 import * as NodeServer from "../Http/Server/NodeServer.ts"
-import { ConsoleGroup, IndexGroup, ReferenceGroup } from "../Operations/Pages/Api.ts"
+import { ChatPageGroup, ConsoleGroup, IndexGroup, ReferenceGroup } from "../Operations/Pages/Api.ts"
 import { indexEndpoints } from "../Operations/Pages/Index.ts"
 import { sqlite } from "../Storage/Backends.ts"
 import type * as PostgresSessions from "../Storage/Postgres/SessionEvents.ts"
@@ -82,7 +82,8 @@ export const banner = ({ base, hasConsole, hasReference, key, program }: Announc
     `  curl ${entry} ${auth}`,
     `  curl '${base}/api/v1/changes?after=0' ${auth}`,
     "",
-    "Talk with an agent:",
+    "Talk with an agent, in a browser or here:",
+    `  ${base}/chat`,
     `  ${program} chat --url ${base}`,
     "",
     ...(hasConsole ? [`Console, to sign in with the key ${key}:`, `  ${base}/console`, ""] : []),
@@ -91,7 +92,7 @@ export const banner = ({ base, hasConsole, hasReference, key, program }: Announc
 }
 
 /** Everything that is served on the one port. */
-const served = Api.add(GatewayGroup).add(ConsoleGroup).add(ReferenceGroup).add(IndexGroup)
+const served = Api.add(GatewayGroup).add(ChatPageGroup).add(ConsoleGroup).add(ReferenceGroup).add(IndexGroup)
 
 /** Whether the service sends HTTP requests: to an upstream service, or for the key set of clients' tokens. */
 const calls = ({ agentPlatform, agents, gateway, inference }: Configuration): boolean =>
@@ -175,7 +176,7 @@ const serve = (configuration: Configuration) => {
     upstream: upstream(configuration),
     checks: Option.toArray(Option.map(replication, Replication.check)),
     metrics: { ...metrics, json: devMode },
-    pages,
+    pages: { ...pages, chat: devMode },
     retention: Option.getOrUndefined(retention),
     limits,
     followLimits

@@ -34,7 +34,7 @@ const writeSmallPage = (source: string, page: URL): void => {
   writeFileSync(new URL("index.html", page), html.replace("./Main.tsx", "./assets/main-1.js"))
 }
 
-const small = ["src/Console", "src/Console/Reference"] as const
+const small = { console: "src/Console", docs: "src/Console/Reference", chat: "src/ChatPage" } as const
 
 /**
  * Builds the pages where the compiled service looks for them. Test files that run side by side build them once.
@@ -48,11 +48,10 @@ export const buildPages = async (isWhole = true): Promise<void> => {
     if (isWhole) {
       await promisify(execFile)(process.execPath, ["--import", "tsx", "scripts/pages.ts", directory], { cwd: root })
     } else {
-      writeSmallPage(small[1], new URL("docs/", builtPages()))
-      writeSmallPage(small[0], new URL("console/", builtPages()))
+      for (const [name, source] of Object.entries(small)) writeSmallPage(source, new URL(`${name}/`, builtPages()))
     }
   }
-  const indexes = ["console", "docs"].map(name => new URL(`${name}/index.html`, builtPages()))
+  const indexes = Object.keys(small).map(name => new URL(`${name}/index.html`, builtPages()))
   while (!indexes.every(index => existsSync(index))) await setTimeout(100)
 }
 

@@ -160,6 +160,17 @@ describe("The console", () => {
     })
   }
 
+  test.scopedLive("has with it a page to talk with an agent, in dev mode only", function* () {
+    const { url: base } = yield* start()
+    const page = yield* get(`${base}/chat/`)
+    assert.strictEqual(page.status, 200)
+    assert.include(page.body.toString(), "&#34;chats&#34;:&#34;../api/v1/chat&#34;")
+    assert.strictEqual((yield* get(`${base}/chat/${scriptIn(page.body.toString())}`)).status, 200)
+    const { url } = yield* serve({ KV_API_KEY: "key" })
+    for (const path of ["", "/", "/assets/main-1.js"])
+      assert.strictEqual((yield* get(`${url}/chat${path}`)).status, 404)
+  })
+
   test.scopedLive("writes the paths of the mounted parts into the page, and no others", function* () {
     const api = HttpApi.make("host")
       .add(KvRoutes.prefix("/store"))

@@ -199,6 +199,7 @@ describe("by npx, where it is not installed", () => {
     for (const shown of [
       `Causeway ${host.manifest().version}, `,
       `  ${chat}\n`,
+      `  ${base}/chat\n`,
       `  ${base}/console\n`,
       `  ${base}/docs\n`
     ]) {
@@ -210,7 +211,7 @@ describe("by npx, where it is not installed", () => {
       body: '{"value":"world"}'
     })
     expect([put.status, await put.json()]).toEqual([200, expect.objectContaining({ value: "world", version: 1 })])
-    for (const page of ["console", "docs"]) {
+    for (const page of ["chat", "console", "docs"]) {
       const answer = await fetch(`${base}/${page}`)
       expect([page, answer.status, answer.headers.get("content-type")]).toEqual([
         page,

@@ -22,13 +22,16 @@ const done = "data: [DONE]\n\n"
 const textOf = (chunks: Iterable<Chunk>): string =>
   Array.from(chunks, chunk => `data: ${JSON.stringify(chunk)}\n\n`).join("")
 
+/** The error of a stream whose client has to send another token. */
+export const hasExpired = "The token has expired"
+
 /** The error of a stream that ends early, unless the client is to resume by itself. */
 const errorOf = (reason: Reason): string | undefined => {
   switch (reason) {
     case "deleted":
       return "The chat was deleted"
     case "expired":
-      return "The token has expired"
+      return hasExpired
     default:
       return undefined
   }

@@ -14,6 +14,7 @@ import { TokenBucket } from "../Socket/Responder.ts"
 import { errorOf } from "../Streams/Errors.ts"
 import { ChatFrame } from "./Api.ts"
 import { type Chat, Chats, type ChatsShape, type Followed } from "./Chats.ts"
+import { hasExpired } from "./EventStream.ts"
 import { Follower, type Sink } from "./Follower.ts"
 
 /** How long after `abort` a client may resume before the turn is stopped. */
@@ -162,7 +163,10 @@ class ChatConnection implements Handler {
 
   onTick(): void {
     const { expiresAt } = this.identity
-    if (expiresAt !== undefined && this.shared.wallClock() >= expiresAt) this.close(closeCodes.tokenExpired)
+    if (expiresAt === undefined || this.shared.wallClock() < expiresAt) return
+    // The package takes any end of a connection for a failure of the network, and resumes.
+    for (const request of [...this.requests.values()]) request.fail(hasExpired)
+    this.close(closeCodes.tokenExpired)
   }
 
   onControl(): void {

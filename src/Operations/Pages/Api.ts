@@ -24,6 +24,16 @@ export const ConsoleGroup = HttpApiGroup.make("console")
   .annotate(OpenApi.Exclude, true)
   .annotate(Part, "console")
 
+/** A page to talk with an agent, which is served in dev mode. */
+export const ChatPageGroup = HttpApiGroup.make("chatPage")
+  .add(HttpApiEndpoint.get("address", "/chat").addSuccess(HttpApiSchema.Empty(308)))
+  .add(HttpApiEndpoint.get("page", "/chat/").addSuccess(Html))
+  .add(HttpApiEndpoint.get("asset", "/chat/assets/:file").setPath(AssetPath).addSuccess(Schema.String))
+  .addError(NotFound.Wire)
+  .addError(InternalServerError.Wire)
+  .annotate(OpenApi.Exclude, true)
+  .annotate(Part, "chatPage")
+
 /** The API reference, which the page renders from the OpenAPI document. */
 export const ReferenceGroup = HttpApiGroup.make("reference")
   .add(HttpApiEndpoint.get("address", "/docs").addSuccess(HttpApiSchema.Empty(308)))

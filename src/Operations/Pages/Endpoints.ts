@@ -13,7 +13,7 @@ import type { Incoming } from "../../Http/Endpoints.ts"
 import * as Endpoints from "../../Http/Endpoints.ts"
 import { empty, type Reply } from "../../Http/Reply.ts"
 import { MetricsRoutes, type MetricsRoutesShape } from "../Metrics/Endpoints.ts"
-import { ConsoleGroup, ReferenceGroup } from "./Api.ts"
+import { ChatPageGroup, ConsoleGroup, ReferenceGroup } from "./Api.ts"
 import { describe, type Routes } from "./Paths.ts"
 
 /** The content codings, in order of preference. */
@@ -107,6 +107,8 @@ export const make = (directory: URL): StaticFiles => {
 export interface PagesShape {
   readonly console: boolean
   readonly reference: boolean
+  /** Whether the page to talk with an agent is served; not by default, as it has no credential. */
+  readonly chat?: boolean | undefined
   /** The directory of the built pages, for hosts that bundle this package; `dist` of the package by default. */
   readonly directory?: URL | undefined
 }
@@ -196,6 +198,7 @@ const withRoutes = (page: StaticFile, routes: string): StaticFile => {
 const served = (routes: Routes, pages: PagesShape, { json }: MetricsRoutesShape): Routes => ({
   ...routes,
   metricsJson: json ? routes.metricsJson : undefined,
+  chatPage: pages.chat ? routes.chatPage : undefined,
   console: pages.console ? routes.console : undefined,
   reference: pages.reference ? routes.reference : undefined
 })
@@ -236,6 +239,15 @@ export const consoleEndpoints = (routes: Routes) =>
     ConsoleGroup,
     Effect.map(Effect.all([Pages, MetricsRoutes]), ([pages, metrics]) =>
       pages.console ? serve("console", routes.console ?? "/console", routes, pages, metrics) : hidden
+    )
+  )
+
+/** The handlers of the `chatPage` group, whose path is in `routes`. */
+export const chatPageEndpoints = (routes: Routes) =>
+  Endpoints.of(
+    ChatPageGroup,
+    Effect.map(Effect.all([Pages, MetricsRoutes]), ([pages, metrics]) =>
+      pages.chat ? serve("chat", routes.chatPage ?? "/chat", routes, pages, metrics) : hidden
     )
   )
 

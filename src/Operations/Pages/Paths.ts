@@ -10,9 +10,12 @@ export interface Routes {
   readonly activity: string | undefined
   /** `/api/metrics`, which is served in dev mode only. */
   readonly metricsJson: string | undefined
+  /** The path before `/:agentType` of the chats of the AI SDK. */
+  readonly chats: string | undefined
   readonly openApi: string | undefined
   readonly asyncApi: string | undefined
   /** The other pages. */
+  readonly chatPage: string | undefined
   readonly console: string | undefined
   readonly reference: string | undefined
   /** The base of the paths in the OpenAPI document: `/`. */

@@ -19,7 +19,7 @@ import { ActivityGroup } from "../../Operations/Activity/Api.ts"
 import { ClusterGroup } from "../../Operations/Cluster/Api.ts"
 import { HealthGroup } from "../../Operations/Health/Api.ts"
 import { MetricsGroup } from "../../Operations/Metrics/Api.ts"
-import { ConsoleGroup, ReferenceGroup } from "../../Operations/Pages/Api.ts"
+import { ChatPageGroup, ConsoleGroup, ReferenceGroup } from "../../Operations/Pages/Api.ts"
 
 /** Our groups, by name. */
 export const groups = {
@@ -33,6 +33,7 @@ export const groups = {
   sessions: SessionsGroup,
   agUi: AgUiGroup,
   chat: ChatGroup,
+  chatPage: ChatPageGroup,
   console: ConsoleGroup,
   reference: ReferenceGroup
 } as const

@@ -24,7 +24,7 @@ import { endpoints as cluster } from "../../Operations/Cluster/Endpoints.ts"
 import { endpoints as health } from "../../Operations/Health/Endpoints.ts"
 import * as Health from "../../Operations/Health/Report.ts"
 import { MetricsRoutes, endpoints as metrics } from "../../Operations/Metrics/Endpoints.ts"
-import { consoleEndpoints, Pages, referenceEndpoints } from "../../Operations/Pages/Endpoints.ts"
+import { chatPageEndpoints, consoleEndpoints, Pages, referenceEndpoints } from "../../Operations/Pages/Endpoints.ts"
 import type { Routes } from "../../Operations/Pages/Paths.ts"
 import * as Housekeeping from "../../Storage/Housekeeping.ts"
 import type * as AsyncApi from "../AsyncApi.ts"
@@ -50,8 +50,10 @@ const routesOf = (api: ReflectedApi): Routes => ({
   ready: pathIn(api, "health", "ready"),
   activity: pathIn(api, "activity", "activity"),
   metricsJson: pathIn(api, "metrics", "json"),
+  chats: pathIn(api, "chat", "send")?.replace(/\/:agentType$/, ""),
   openApi: pathIn(api, "description", "openapi"),
   asyncApi: pathIn(api, "description", "asyncapi"),
+  chatPage: pathIn(api, "chatPage", "address"),
   console: pathIn(api, "console", "address"),
   reference: pathIn(api, "reference", "address"),
   root: "/"
@@ -77,7 +79,11 @@ export const handlersIn = (api: ReflectedApi, parts: ReadonlySet<string>) => {
     ? asyncApi(addresses)
     : Effect.fail(new NotFound({ error: "Not found" }))
   const routes = routesOf(api)
-  const pages = { console: consoleEndpoints(routes), reference: referenceEndpoints(routes) }
+  const pages = {
+    chatPage: chatPageEndpoints(routes),
+    console: consoleEndpoints(routes),
+    reference: referenceEndpoints(routes)
+  }
   return Object.entries({ ...handlersOf(api, protocol), activity, gateway, sessions, agUi, chat, ...pages }).filter(
     ([name]) => parts.has(name)
   )

@@ -1,0 +1,192 @@
+/** The chat: its messages, and what a person does. */
+import { useChat } from "@ai-sdk/react"
+import { lastAssistantMessageIsCompleteWithApprovalResponses } from "ai"
+import { type KeyboardEvent, useEffect, useEffectEvent, useState } from "react"
+import { type Answering, MessageView } from "./MessageView.tsx"
+import { agentType, id, linkTo, type Message, stopAgent, stored, transport, transportName, transports } from "./Page.ts"
+
+/** A broken connection, after which the agent continues. Errors of the agent are of another type. */
+const isDisconnect = (error: Error | undefined): boolean => error instanceof TypeError
+
+const useResumedChat = (initial: Array<Message>) => {
+  const chat = useChat<Message>({
+    id,
+    messages: initial,
+    resume: true,
+    sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+    throttle: 50,
+    transport
+  })
+  const { error, regenerate, resumeStream, setMessages, status } = chat
+
+  /** Gets what the service has, and follows the turn in progress. A message that it does not have is sent again. */
+  const catchUp = useEffectEvent(async (signal?: AbortSignal): Promise<void> => {
+    const known = await stored(signal)
+    if (known === undefined || signal?.aborted) return
+    let isUnsent = false
+    setMessages(current => {
+      const last = current.at(-1)
+      isUnsent = last?.role === "user" && !known.some(({ id }) => id === last.id)
+      return isUnsent ? [...known, last!] : known
+    })
+    await (isUnsent ? regenerate() : resumeStream())
+  })
+
+  useEffect(() => {
+    if (!isDisconnect(error)) return
+    const ended = new AbortController()
+    void catchUp(ended.signal)
+    return () => ended.abort()
+  }, [error])
+
+  // Another tab may have continued the chat.
+  const onVisible = useEffectEvent(() => {
+    if (document.visibilityState === "visible" && status === "ready") void catchUp()
+  })
+  useEffect(() => {
+    const listener = () => onVisible()
+    document.addEventListener("visibilitychange", listener)
+    return () => document.removeEventListener("visibilitychange", listener)
+  }, [])
+
+  const isBusy = status === "submitted" || status === "streaming"
+  return {
+    ...chat,
+    isBusy,
+    stop: async () => {
+      await stopAgent()
+      if (!isBusy) await catchUp()
+    }
+  }
+}
+
+/** What the agent waits for. */
+const waitsFor = (message: Message | undefined): "approval" | "question" | undefined => {
+  for (const part of message?.parts ?? []) {
+    if (part.type === "dynamic-tool" && part.state === "approval-requested") return "approval"
+    if (part.type === "data-question" && part.data.status === "pending") return "question"
+  }
+  return undefined
+}
+
+const Header = () => (
+  <header className="head">
+    <h1>{agentType}</h1>
+    <nav className="ways" aria-label="Transport">
+      {Object.entries(transports).map(([name, title]) => (
+        <a key={name} href={linkTo({ transport: name })} aria-current={name === transportName ? "page" : undefined}>
+          {title}
+        </a>
+      ))}
+    </nav>
+    <a className="button small" href={linkTo({ id: "" })}>
+      New chat
+    </a>
+  </header>
+)
+
+interface ComposerProps {
+  readonly isBusy: boolean
+  /** Whether the service has the message: before that, it has nothing to stop. */
+  readonly isAccepted: boolean
+  readonly waits: "approval" | "question" | undefined
+  readonly onSend: (text: string) => void
+  readonly onStop: () => void
+}
+
+const placeholders = {
+  approval: "Approve or deny first",
+  question: "Answer the question",
+  message: "Message, or /help"
+}
+
+const Composer = ({ isAccepted, isBusy, onSend, onStop, waits }: ComposerProps) => {
+  const [text, setText] = useState("")
+  const cannotSend = isBusy || waits === "approval"
+  const send = () => {
+    if (cannotSend || text.trim() === "") return
+    onSend(text)
+    setText("")
+  }
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return
+    event.preventDefault()
+    send()
+  }
+  return (
+    <form
+      className="composer"
+      onSubmit={event => {
+        event.preventDefault()
+        send()
+      }}
+    >
+      <textarea
+        aria-label="Message"
+        rows={2}
+        placeholder={placeholders[waits ?? "message"]}
+        value={text}
+        onChange={event => setText(event.target.value)}
+        onKeyDown={onKeyDown}
+      />
+      {isBusy || waits !== undefined ? (
+        <button type="button" className="button danger" disabled={!isAccepted} onClick={onStop}>
+          Stop
+        </button>
+      ) : null}
+      <button type="submit" className="button primary" disabled={cannotSend || text.trim() === ""}>
+        Send
+      </button>
+    </form>
+  )
+}
+
+/** What went wrong, unless the last message says it. */
+const Problem = ({ error, last }: { readonly error: Error | undefined; readonly last: Message | undefined }) => {
+  if (error === undefined || error.message === last?.metadata?.error?.message) return null
+  return isDisconnect(error) ? (
+    <p className="said muted" role="status">
+      The connection was lost. Trying again…
+    </p>
+  ) : (
+    <p className="said bad" role="alert">
+      {error.message}
+    </p>
+  )
+}
+
+export const Chat = ({ messages: initial }: { readonly messages: Array<Message> }) => {
+  const { addToolApprovalResponse, error, isBusy, messages, sendMessage, status, stop } = useResumedChat(initial)
+  const last = messages.at(-1)
+  const waits = isBusy ? undefined : waitsFor(last)
+  const answering: Answering = {
+    approve: (id, approved) => void addToolApprovalResponse({ id, approved }),
+    answer: text => void sendMessage({ text })
+  }
+  return (
+    <>
+      <Header />
+      {/* In reverse, so that the end stays in view. */}
+      <main className="log">
+        <div role="log" aria-label="Conversation" aria-busy={isBusy}>
+          {messages.length === 0 ? <p className="said muted">No messages yet.</p> : null}
+          {messages.map(message => (
+            <MessageView
+              key={message.id}
+              message={message}
+              answering={message === last && !isBusy ? answering : null}
+            />
+          ))}
+          <Problem error={error} last={last} />
+        </div>
+      </main>
+      <Composer
+        isBusy={isBusy}
+        isAccepted={status !== "submitted"}
+        waits={waits}
+        onSend={text => void sendMessage({ text })}
+        onStop={() => void stop().catch(() => {})}
+      />
+    </>
+  )
+}

@@ -1,0 +1,197 @@
+/** The page at /chat, in a browser, with the official `useChat` and both of its transports. */
+import { randomUUID } from "node:crypto"
+import type { Effect } from "effect"
+import type { Locator, Page } from "playwright-core"
+import { assert, describe, it } from "vitest"
+import * as Simulator from "../../src/Simulator/Simulator.ts"
+import { eventually, Visit, violations } from "../Console/Visit.ts"
+import { absence } from "../Gateway/browser/Browser.ts"
+import { freePort } from "../postgres/Server.ts"
+
+const logOf = (page: Page): Locator => page.getByRole("log", { name: "Conversation" })
+
+/** The texts of the messages, in order. */
+const textsOf = (page: Page): Promise<ReadonlyArray<string>> => logOf(page).locator("article > .prose").allInnerTexts()
+
+const shows = (page: Page, ...texts: ReadonlyArray<string>): Promise<void> =>
+  eventually(async () => assert.deepStrictEqual(await textsOf(page), texts))
+
+const isReady = (page: Page): Promise<void> => page.locator('[role="log"][aria-busy="false"]').waitFor()
+
+const say = async (page: Page, text: string): Promise<void> => {
+  await isReady(page)
+  await page.getByLabel("Message").fill(text)
+  await page.keyboard.press("Enter")
+}
+
+describe.skipIf(absence !== undefined).each(["http", "websocket"])(
+  `the chat page over %s${absence === undefined ? "" : ` (${absence})`}`,
+  transport => {
+    const visit = new Visit()
+    let simulator: Effect.Effect.Success<ReturnType<typeof Simulator.make>>
+    let env: Record<string, string>
+    let service: Awaited<ReturnType<typeof visit.serve>>
+
+    const start = async () => {
+      service = await visit.serve(env)
+    }
+
+    const setUp = async () => {
+      if (simulator !== undefined) return
+      simulator = await visit.run(Simulator.make({ seed: "chat" }))
+      env = { AGENT_PLATFORM_URL: simulator.platformUrl, PORT: String(await freePort()) }
+      await start()
+      env = { ...env, DATA_DIR: service.directory }
+    }
+
+    const open = async (id: string, page: Page): Promise<Page> => {
+      await setUp()
+      await page.goto(`${visit.base}/chat/?id=${id}&transport=${transport}`)
+      await logOf(page).waitFor()
+      return page
+    }
+
+    const inChat = async (): Promise<Page> => open(randomUUID(), visit.page)
+
+    /** A turn whose answer the test writes: that of `/hang`. */
+    const answering = async (id: string) => {
+      const response = await fetch(`${visit.base}/api/v1/chat/coder/${id}/messages`)
+      const { turnId } = ((await response.json()) as Array<{ metadata: { turnId: string } }>).at(-1)!.metadata
+      const instance = (await visit.run(simulator.state)).instances.at(-1)!.id
+      const emit = (type: string, fields: object = {}) =>
+        visit.run(simulator.emit(instance, { type, turnId, ...fields }))
+      const messageId = `${turnId}-message-1`
+      return {
+        write: (delta: string) => emit("message.delta", { messageId, delta }),
+        end: async (content: string) => {
+          await emit("message.complete", { messageId, content })
+          await emit("turn.completed")
+        }
+      }
+    }
+
+    it("shows one message in all tabs, which were loaded in the middle of it", async () => {
+      const id = randomUUID()
+      const page = await open(id, visit.page)
+      await say(page, "/hang")
+      await logOf(page).getByRole("article", { name: "Agent" }).waitFor()
+      const { end, write } = await answering(id)
+      await page.reload()
+      await logOf(page).getByRole("article", { name: "Agent" }).waitFor()
+      await write("one ")
+      await shows(page, "/hang", "one ")
+      await page.reload()
+      await shows(page, "/hang", "one ")
+      const tab = await open(id, await visit.newPage())
+      await shows(tab, "/hang", "one ")
+      await write("two ")
+      for (const each of [page, tab]) await shows(each, "/hang", "one two ")
+      await tab.reload()
+      await write("three")
+      await end("one two three")
+      for (const each of [page, tab]) {
+        await isReady(each)
+        await shows(each, "/hang", "one two three")
+      }
+      await tab.close()
+    })
+
+    it("shows what another tab has said, when it is looked at", async () => {
+      const id = randomUUID()
+      const page = await open(id, visit.page)
+      const tab = await open(id, await visit.newPage())
+      await say(tab, "hi")
+      await shows(tab, "hi", "echo: hi")
+      assert.deepStrictEqual(await textsOf(page), [])
+      await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+      await shows(page, "hi", "echo: hi")
+      await tab.close()
+    })
+
+    it("stops the agent, also after a reload, for all tabs", async () => {
+      const id = randomUUID()
+      const page = await open(id, visit.page)
+      await say(page, "/hang")
+      await page.getByRole("button", { name: "Stop" }).click()
+      await page.getByText("Stopped.").waitFor()
+      await isReady(page)
+      await say(page, "/hang")
+      await logOf(page).getByRole("article", { name: "Agent" }).nth(1).waitFor()
+      await page.reload()
+      const tab = await open(id, await visit.newPage())
+      await tab.getByRole("button", { name: "Stop" }).waitFor()
+      await page.getByRole("button", { name: "Stop" }).click()
+      for (const each of [page, tab]) {
+        await each.getByText("Stopped.").nth(1).waitFor()
+        await isReady(each)
+        assert.strictEqual(await logOf(each).getByRole("article", { name: "Agent" }).count(), 2)
+      }
+      await tab.close()
+    })
+
+    it("asks for approvals and answers, also after a reload", async () => {
+      const page = await inChat()
+      await say(page, "/approve")
+      await page.getByRole("button", { name: "Approve" }).waitFor()
+      assert.deepStrictEqual(await violations(page), [])
+      await page.reload()
+      await page.getByText("rm -r build").waitFor()
+      await page.getByRole("button", { name: "Approve" }).click()
+      await shows(page, "/approve", "approved")
+      await say(page, "/approve")
+      await page.getByRole("button", { name: "Deny" }).click()
+      await shows(page, "/approve", "approved", "/approve", "denied")
+      await say(page, "/ask")
+      await page.reload()
+      await page.getByRole("button", { name: "blue" }).click()
+      const asked = ["/approve", "approved", "/approve", "denied", "/ask", "blue", "answer: blue"]
+      await shows(page, ...asked)
+      await say(page, "/ask")
+      await page.getByRole("button", { name: "blue" }).waitFor()
+      await say(page, "green")
+      await shows(page, ...asked, "/ask", "green", "answer: green")
+      await isReady(page)
+      await page.reload()
+      await shows(page, ...asked, "/ask", "green", "answer: green")
+    })
+
+    it("shows the error of a turn once, and continues", async () => {
+      const page = await inChat()
+      await say(page, "/fail badly")
+      await page.getByText("badly", { exact: true }).waitFor()
+      await isReady(page)
+      await page.reload()
+      await page.getByText("badly", { exact: true }).waitFor()
+      await say(page, "/help")
+      await page.getByText("/ask: asks a question").waitFor()
+    })
+
+    it("keeps what was said when the service is killed and restarted in the middle of an answer", async () => {
+      const id = randomUUID()
+      const page = await open(id, visit.page)
+      await say(page, "/hang")
+      await logOf(page).getByRole("article", { name: "Agent" }).waitFor()
+      const { write } = await answering(id)
+      await write("one ")
+      await shows(page, "/hang", "one ")
+      const tab = await open(id, await visit.newPage())
+      await shows(tab, "/hang", "one ")
+      await visit.run(service.kill("SIGKILL"))
+      await visit.run(service.ended)
+      for (const each of [page, tab]) await each.getByText("The connection was lost").waitFor()
+      // It is sent once the service answers again.
+      await page.getByLabel("Message").fill("/approve")
+      await page.keyboard.press("Enter")
+      await page.getByText("The connection was lost").waitFor()
+      await start()
+      await page.getByRole("button", { name: "Approve" }).click()
+      await shows(page, "/hang", "one ", "/approve", "approved")
+      await isReady(page)
+      assert.strictEqual(await page.getByText("The gateway was restarted during the turn").count(), 1)
+      await tab.getByText("The gateway was restarted during the turn").waitFor()
+      await tab.reload()
+      await shows(tab, "/hang", "one ", "/approve", "approved")
+      await tab.close()
+    })
+  }
+)
