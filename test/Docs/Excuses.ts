@@ -49,6 +49,11 @@ export const excuses: ReadonlyArray<Excuse> = [
     reason: "npm run test:system runs test/NodeFailures.system.test.ts; these are its long forms."
   },
   {
+    page: "docs/guarantees.md",
+    starts: "TEST_SCALE=25 npm run test:system -- test/Gateway/agreement",
+    reason: "npm run test:system runs test/Gateway/agreement; these are its long forms."
+  },
+  {
     page: "docs/observability.md",
     starts: "docker run",
     reason: "It downloads the image of a collector and needs an engine."

@@ -146,15 +146,23 @@ export class Talk {
     })
   })
 
-  /** The messages that were not carried out once, with their turns. */
-  lost(): ReadonlyArray<string> {
+  /**
+   * The messages that were not carried out once, with their turns. `record` are the turns of each message that the platform
+   * has received, which may be none if the service was killed before it sent the message.
+   */
+  lost(record: ReadonlyMap<string, ReadonlyArray<string>>): ReadonlyArray<string> {
     const { messages } = this.durable.conversation
     return [...this.sent].flatMap(([key, text]) => {
-      const found = messages.filter(message => message.role === "user" && message.text === text)
-      const turnId = this.accepted.get(key) ?? found[0]?.turnId
-      return found.length === 1 && found[0]!.turnId === turnId
-        ? []
-        : [`${text}: ${JSON.stringify(found)}, not ${turnId}`]
+      const turns = messages.flatMap(message =>
+        message.role === "user" && message.text === text ? [message.turnId] : []
+      )
+      const [turnId] = turns
+      const isAccepted = !this.accepted.has(key) || this.accepted.get(key) === turnId
+      const received = record.get(text) ?? []
+      const isWhole = this.durable.answerTo(key)?.status === "completed"
+      const isRight =
+        received.every(each => each === turnId) && received.length <= 1 && (received.length > 0 || !isWhole)
+      return turns.length === 1 && isAccepted && isRight ? [] : [`${text}: turns ${turns}, received as ${received}`]
     })
   }
 

@@ -85,26 +85,3 @@ export class AgUiClient {
     return this.nodes.persist(ended)
   }
 }
-
-const isOfCut = (reason: unknown): boolean =>
-  reason instanceof TypeError && /terminated|fetch failed/.test(reason.message)
-
-/**
- * Ignores the promises that the client rejects when its connection is cut, and that no caller can get. Other unhandled
- * rejections are those of the test.
- */
-export const ignoringCuts = Effect.acquireRelease(
-  Effect.sync(() => {
-    const others = process.listeners("unhandledRejection")
-    const listener: NodeJS.UnhandledRejectionListener = (reason, promise) => {
-      if (!isOfCut(reason)) for (const other of others) other(reason, promise)
-    }
-    process.removeAllListeners("unhandledRejection").on("unhandledRejection", listener)
-    return { listener, others }
-  }),
-  ({ listener, others }) =>
-    Effect.sync(() => {
-      process.off("unhandledRejection", listener)
-      for (const other of others) process.on("unhandledRejection", other)
-    })
-)
