@@ -4,16 +4,17 @@ import { Effect, Fiber } from "effect"
 import { test } from "../../Tests.ts"
 import { post } from "../HttpSessions/Fixture.ts"
 import { make } from "../Socket/Fixture.ts"
-import { clientOf, ignoringCuts, textsOf } from "./Fixture.ts"
+import { clientOf, ignoringCuts, quiet, textsOf } from "./Fixture.ts"
 
 /** Clients of a service that can be killed. */
 const started = Effect.gen(function* () {
-  yield* ignoringCuts
+  const [cuts] = yield* Effect.all([ignoringCuts, quiet])
   const { simulator, start } = yield* make({ simulator: { pace: "5 millis" } })
   const gateway = yield* start
   const client = clientOf(`${gateway.agUi}/echo`)
   return {
     client,
+    cuts,
     simulator,
     /** Kills the service and starts it again. */
     restart: Effect.gen(function* () {
@@ -29,7 +30,7 @@ const restarted = { type: "RUN_ERROR", code: "gateway_restarted" }
 
 describe("after a crash of the service", () => {
   test.scopedLive("a run that was cut in the middle is joined by its id, and does not run again", function* () {
-    const { client, restart, simulator } = yield* started
+    const { client, cuts, restart, simulator } = yield* started
     const running = yield* Effect.fork(client.say("/long 200", "run-1"))
     yield* client.until(({ delta }) => String(delta).startsWith("5 "))
     const [url] = yield* Effect.all([restart, Fiber.join(running)], { concurrency: 2 })
@@ -44,6 +45,8 @@ describe("after a crash of the service", () => {
     assert.lengthOf(client.agent.messages, 2)
     assert.deepStrictEqual(fresh.agent.messages, client.agent.messages)
     assert.strictEqual((yield* simulator.state).frames.message, 1)
+    // As the page for users says.
+    assert.isAbove(cuts(), 0)
     const next = yield* client.say("hello", "run-2")
     expect(next.last).toMatchObject({ type: "RUN_FINISHED", outcome: { type: "success" } })
     assert.strictEqual(textsOf(client.agent.messages).at(-1), "assistant: echo: hello")

@@ -17,7 +17,7 @@ import * as Environment from "../../service/Environment.ts"
 import { nodeSecret } from "../../service/Gateways.ts"
 import type * as Service from "../../service/Service.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
-import { ignoringCuts } from "../AgUi/Fixture.ts"
+import { ignoringCuts, quiet } from "../AgUi/Fixture.ts"
 import { secret, token } from "../survival/Token.ts"
 import * as Nodes from "./Nodes.ts"
 import { choice, ends, Talk } from "./Talk.ts"
@@ -74,7 +74,7 @@ layer(Environment.layer, { excludeTestServices: true })("clients of five librari
           Effect.sync(() => vi.spyOn(Instance.prototype, "message")),
           spy => Effect.sync(() => spy.mockRestore())
         )
-        yield* ignoringCuts
+        yield* Effect.all([ignoringCuts, quiet])
         const simulator = yield* Simulator.make({
           ...{ seed, pace: `${(1000 * sessionCount) / eventsPerSecond} millis` },
           limits: { instances: 10 * sessionCount }

@@ -27,8 +27,11 @@ export interface Part {
   readonly text: string
   /** Whether it sends the message, or shows the history and resumes, as another tab does. */
   readonly sends: boolean
-  /** Whether a failed stream is resumed. Otherwise the message is sent again, which attaches to its turn. */
-  readonly resumes: (attempt: number) => boolean
+  /**
+   * What is done after a failure: the stream is resumed, the last message is sent again, or that of the user, which attach
+   * to the turn.
+   */
+  readonly again: (attempt: number) => "resume" | "send last" | "send user's"
   /** The answer to a request for approval, if this client gives it. */
   readonly approval?: boolean
   /** Waits until a person has answered. */
@@ -105,15 +108,20 @@ export class ChatClient {
 
   private attempt(part: Part, attempt: number): Effect.Effect<Option.Option<void>> {
     const { chat } = this.watched
-    const { approval, decided, key, resumes, sends, text } = part
+    const { again, approval, decided, key, sends, text } = part
+    const parts = [{ type: "text" as const, text }]
     return Effect.gen(this, function* () {
       if (!sends && !this.has(key)) {
         yield* this.reload
         yield* settled(() => chat.resumeStream())
       } else if (!this.has(key)) {
-        yield* settled(() => chat.sendMessage({ id: key, role: "user", parts: [{ type: "text", text }] }))
-      } else if (resumes(attempt)) yield* settled(() => chat.resumeStream())
-      else yield* settled(() => chat.sendMessage())
+        yield* settled(() => chat.sendMessage({ id: key, role: "user", parts }))
+      } else {
+        const how = again(attempt)
+        if (how === "resume") yield* settled(() => chat.resumeStream())
+        else if (how === "send last") yield* settled(() => chat.sendMessage())
+        else yield* settled(() => chat.sendMessage({ messageId: key, role: "user", parts }))
+      }
       const answer = this.answerTo(key)
       this.note(key)
       if (this.hasEnded(key)) return Option.some(undefined)

@@ -227,10 +227,10 @@ export class Talk {
   private followChat(kind: "http" | "ws", plan: Plan, number: number): Effect.Effect<void> {
     const { answers, key, senders, text } = plan
     const isSender = senders === kind || senders === "all"
-    const draw = (name: string, attempt = 0) => this.choose([true, false], this.index, number, kind, name, attempt)
+    const draw = (name: string) => this.choose([true, false], this.index, number, kind, name)
     const follow = this.chats[kind].follow({
       ...{ key, text, sends: isSender || draw("sends") },
-      resumes: attempt => draw("resumes", attempt),
+      again: attempt => this.choose(["resume", "send last", "send user's"], this.index, number, kind, "again", attempt),
       ...(answers === kind ? { approval: draw("approves") } : {}),
       decided: this.decided(key)
     })
