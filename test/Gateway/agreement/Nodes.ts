@@ -55,7 +55,7 @@ export interface Nodes {
   readonly note: (text: string) => void
 }
 
-const keptNotes = 200
+const keptNotes = 500
 
 /** How long before the next attempt: what may be waited for is the end of a lease, which no event announces. */
 const pause = "50 millis"

@@ -124,9 +124,7 @@ export class Talk {
         this.runOwn(plan),
         this.stop(plan)
       ],
-      {
-        concurrency: "unbounded"
-      }
+      { concurrency: "unbounded" }
     )
     return Effect.gen(this, function* () {
       const [isJoined] = yield* all
