@@ -64,6 +64,11 @@ export const excuses: ReadonlyArray<Excuse> = [
     reason: "npm run test:system runs test/NodeFailures.system.test.ts; these are its long forms."
   },
   {
+    page: "docs/guarantees.md",
+    starts: "TEST_SCALE=25 npm run test:system -- test/Gateway/agreement",
+    reason: "npm run test:system runs test/Gateway/agreement; these are its long forms."
+  },
+  {
     page: "docs/http-api.md",
     starts: "npx --yes openapi-typescript@7",
     reason: "It downloads; test/generators runs it with the document that the commands before it make."

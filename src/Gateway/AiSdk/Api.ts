@@ -42,7 +42,13 @@ const submission = {
     Schema.Array(Message),
     "The messages of the chat. Only the last one is read: a user's new message, or the agent's with approvals."
   ),
-  trigger: optional(Schema.Literal("submit-message", "regenerate-message"))
+  trigger: optional(Schema.Literal("submit-message", "regenerate-message")),
+  messageId: optional(
+    described(
+      Schema.String,
+      "The message that is read instead of the last one, as where an approval is answered later."
+    )
+  )
 }
 
 const SubmissionBody = Schema.Struct(submission).annotations({ identifier: "ChatSubmission" })

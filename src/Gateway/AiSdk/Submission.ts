@@ -15,6 +15,8 @@ export interface ClientMessage {
 export interface Submission {
   readonly messages: ReadonlyArray<ClientMessage>
   readonly trigger?: "submit-message" | "regenerate-message" | undefined
+  /** The message that is sent or continued; by default the last one. */
+  readonly messageId?: string | null | undefined
 }
 
 /** The message of a turn that a client gets. */
@@ -107,8 +109,9 @@ export const earlierAnswers = (conversation: Conversation, text: string, clientM
     )
     .slice(0, 8)
 
-const userPlan = (conversation: Conversation, { messages, trigger }: Submission, last: ClientMessage): Plan => {
-  const text = textOf(last, `messages[${messages.length - 1}]`)
+const userPlan = (conversation: Conversation, { messages, trigger }: Submission, index: number): Plan => {
+  const last = messages[index]!
+  const text = textOf(last, `messages[${index}]`)
   if (typeof text !== "string") return text
   const { id } = last
   const known = knownMessage(conversation, id)
@@ -186,17 +189,28 @@ const assistantPlan = (conversation: Conversation, { trigger }: Submission, last
   return replies.length === 0 ? { is: "attach", target } : { is: "answer", replies, target }
 }
 
+/**
+ * The message that is sent or continued. The package names an earlier one where its approval is answered although other
+ * messages follow, which this service has refused.
+ */
+const subjectOf = ({ messageId, messages, trigger }: Submission): number =>
+  typeof messageId !== "string" || trigger === "regenerate-message"
+    ? messages.length - 1
+    : messages.findLastIndex(({ id }) => id === messageId)
+
 /** What is to be done for a submission. */
 export const planOf = (conversation: Conversation, submission: Submission): Plan => {
-  const last = submission.messages.at(-1)
-  switch (last?.role) {
+  const { messages } = submission
+  if (messages.length === 0) return invalid("messages: must not be empty")
+  const index = subjectOf(submission)
+  switch (messages[index]?.role) {
     case undefined:
-      return invalid("messages: must not be empty")
+      return invalid("messageId: must be the id of one of the messages")
     case "user":
-      return userPlan(conversation, submission, last!)
+      return userPlan(conversation, submission, index)
     case "assistant":
-      return assistantPlan(conversation, submission, last!)
+      return assistantPlan(conversation, submission, messages[index]!)
     default:
-      return invalid(`messages[${submission.messages.length - 1}].role: must be user or assistant`)
+      return invalid(`messages[${index}].role: must be user or assistant`)
   }
 }

@@ -64,3 +64,43 @@ export const textsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<string>
     const shown = calls.map(({ function: call }) => `${call.name}(${call.arguments})`)
     return `${message.role}: ${[...shown, ...(typeof message.content === "string" ? [message.content] : [])].join("")}`
   })
+
+const isOfCut = (reason: unknown): boolean =>
+  reason instanceof TypeError && /terminated|fetch failed/.test(reason.message)
+
+/**
+ * Until the scope closes, ignores the promises that the client rejects when its connection is cut, and that no caller can
+ * get. Other unhandled rejections are those of the test. Returns how many were ignored.
+ */
+export const ignoringCuts = Effect.acquireRelease(
+  Effect.sync(() => {
+    const others = process.listeners("unhandledRejection")
+    let ignored = 0
+    const listener: NodeJS.UnhandledRejectionListener = (reason, promise) => {
+      if (isOfCut(reason)) ignored++
+      else for (const other of others) other(reason, promise)
+    }
+    process.removeAllListeners("unhandledRejection").on("unhandledRejection", listener)
+    return { count: () => ignored, listener, others }
+  }),
+  ({ listener, others }) =>
+    Effect.sync(() => {
+      process.off("unhandledRejection", listener)
+      for (const other of others) process.on("unhandledRejection", other)
+    })
+).pipe(Effect.map(({ count }) => count))
+
+/** Until the scope closes, omits what the client prints of each run that fails. */
+export const quiet = Effect.acquireRelease(
+  Effect.sync(() => {
+    const print = console.error
+    console.error = (...values: ReadonlyArray<unknown>) => {
+      if (values[0] !== "Agent execution failed:") print(...values)
+    }
+    return print
+  }),
+  print =>
+    Effect.sync(() => {
+      console.error = print
+    })
+)

@@ -137,6 +137,13 @@ describe("A run", () => {
     const other = { ...caller, run: { id: "run-1", digest: "other" } }
     expect(yield* Effect.flip(sessions.send(other, id, "again", "m-2"))).toMatchObject({ _tag: "SessionConflict" })
     assert.strictEqual(yield* sessions.send(other, id, "hello", "m-1"), turnId)
+    // A message that has arrived by another run or another protocol has both runs, so that each can be joined again.
+    assert.strictEqual(
+      yield* sessions.send({ ...caller, run: { id: "run-2", digest: "d" } }, id, "hello", "m-1"),
+      turnId
+    )
+    const second = Effect.flatMap(SessionEvents, events => events.receipt(`acme/${id}`, runReceipt("run-2")))
+    expect(yield* Effect.provide(second, stored)).toMatchObject({ _tag: "Some", value: { digest: "d", turnId } })
     assert.lengthOf(sent, 1)
   })
 })

@@ -83,6 +83,19 @@ describe.each(transports)("a chat over %s", kind => {
     }
   })
 
+  live("an approval is answered although a message that was refused follows it", function* ({ chats }) {
+    const one = yield* open(chats, kind, { id: "c" })
+    yield* settled(() => one.chat.sendMessage({ text: "/approve" }))
+    const [part] = one.last.parts
+    const approval = part?.type === "dynamic-tool" ? part.approval : undefined
+    yield* settled(() => one.chat.sendMessage({ text: "well?" }))
+    expect(one.chat.error?.message).toMatch(/answer it first/)
+    yield* settled(async () => one.chat.addToolApprovalResponse({ id: approval!.id, approved: true }))
+    yield* settled(() => one.chat.sendMessage())
+    assert.strictEqual(one.chat.error, undefined)
+    assert.deepStrictEqual(one.texts, ["/approve", "approved", "well?"])
+  })
+
   live("a question is answered by the next message", function* ({ chats }) {
     const one = yield* open(chats, kind, { id: "c" })
     yield* settled(() => one.chat.sendMessage({ text: "/ask" }))

@@ -103,6 +103,23 @@ describe("the last message of the agent", () => {
     })
   })
 
+  it("is the one that the client names, where a message that was refused follows it", () => {
+    const conversation = conversationOf(started, asked("a"))
+    const messages = [...decided("t1", { id: "a", approved: true }).messages, ...user("n", "well?").messages]
+    expect(planOf(conversation, { messages, messageId: "t1" })).toMatchObject({
+      is: "answer",
+      replies: [{ requestId: "a" }]
+    })
+    expect(refusal(conversation, { messages, messageId: "n" })).toEqual([
+      "Conflict",
+      expect.stringMatching(/answer it first/)
+    ])
+    expect(refusal(conversation, { messages, messageId: "other" })).toEqual([
+      "BadRequest",
+      expect.stringMatching(/messageId/)
+    ])
+  })
+
   it("attaches if all is answered, and is refused if it was answered otherwise", () => {
     const conversation = conversationOf(started, asked("a"), resolved)
     expect(planOf(conversation, decided("t1", { id: "a", approved: true }))).toMatchObject({ is: "attach" })

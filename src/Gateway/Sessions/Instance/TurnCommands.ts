@@ -122,6 +122,14 @@ class CommandQueue {
     })
   }
 
+  /** Records the turn of a run whose message was sent before, by another run or without one, unless it is recorded. */
+  joinRun({ digest, id }: ClientRun, turnId: string): Effect.Effect<void, StoreError> {
+    const receipt: Receipt = { id: runReceipt(id), digest, turnId }
+    return Effect.flatMap(this.session.shared.events.receipt(this.session.key, receipt.id), found =>
+      Option.isSome(found) ? Effect.void : this.session.journal.update(State.keepRun(receipt))
+    )
+  }
+
   private inOrder<Prepared, Result, E>({ prepare, run, wait }: Command<Prepared, Result, E>): Effect.Effect<Result, E> {
     return Effect.acquireUseRelease(
       Effect.sync(() => ({ entry: this.join(), isStarted: false })),
@@ -242,7 +250,7 @@ export class TurnCommands {
     const { session } = this
     const sub = caller.actor
     const onceId = onceIdOf(clientMessageId, caller, "message", content)
-    return this.commands.run<Connected, string, ActivationError | SessionsBusy>(onceId, turnId => turnId ?? "", {
+    const sent = this.commands.run<Connected, string, ActivationError | SessionsBusy>(onceId, turnId => turnId ?? "", {
       prepare: Effect.map(this.lifecycle.activate(), link => this.connected(link)),
       wait: this.wait(true),
       run: (connected, done, block) =>
@@ -281,6 +289,8 @@ export class TurnCommands {
           if (!sent.right) yield* end(State.interrupted("interrupted before the message was sent"), true)
         })
     })
+    const { run } = caller
+    return run === undefined ? sent : Effect.tap(sent, turnId => this.commands.joinRun(run, turnId))
   }
 
   /** Asks the agent to end a turn, whose end arrives as an event. A message that has not been sent is withdrawn. */
