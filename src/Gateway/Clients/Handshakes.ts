@@ -1,6 +1,8 @@
 /** The handshakes of WebSockets: which clients may connect, and what all their connections have in common. */
 
-import { type Context, Duration, Effect, type Fiber, FiberSet, Scope } from "effect"
+import * as Headers from "@effect/platform/Headers"
+import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
+import { type Context, Duration, Effect, type Fiber, FiberSet, Option, Scope } from "effect"
 import * as Supervision from "../../base/Supervision.ts"
 import { type ApiError, ServiceUnavailable, statusOf } from "../../Http/ApiError.ts"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
@@ -29,6 +31,10 @@ interface Handshake {
   readonly headers: HandshakeHeaders
   readonly incoming: Pick<Incoming, "authorization" | "upgradeProblem"> & Credentials
 }
+
+/** The span that a handshake names, if any. */
+export const parentOf = ({ headers }: Pick<Handshake, "headers">) =>
+  Option.getOrUndefined(HttpTraceContext.fromHeaders(Headers.fromInput(headers)))
 
 const subprotocolsOf = (headers: HandshakeHeaders) => offeredBy(headers["sec-websocket-protocol"])
 
