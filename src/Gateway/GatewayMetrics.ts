@@ -36,7 +36,7 @@ export const sentOverHttp = LabelValues.counter("http_session_events_sent_total"
 /** Streams of sessions and turns, over HTTP and over the WebSocket of chats. */
 export const streams = LabelValues.counter("session_streams_total", {
   label: "protocol",
-  description: "Streams of sessions and turns that were begun, by protocol."
+  description: "Streams of sessions and turns, by protocol."
 })
 
 /** The protocols of streams. */

@@ -15,6 +15,7 @@ import type {
   Usage,
   UserMessage
 } from "../../Client/Conversation/Conversation.ts"
+import { given } from "../../Client/Conversation/State.ts"
 
 /** What this service says about a message. */
 export interface Metadata {
@@ -32,18 +33,13 @@ export interface Metadata {
   readonly usage?: Usage
 }
 
-export interface TextUiPart {
-  readonly type: "text"
+interface Written {
   readonly text: string
   readonly state: "streaming" | "done"
 }
 
-export interface ReasoningUiPart {
-  readonly type: "reasoning"
-  readonly id: string
-  readonly text: string
-  readonly state: "streaming" | "done"
-}
+export type TextUiPart = Written & { readonly type: "text" }
+export type ReasoningUiPart = Written & { readonly type: "reasoning"; readonly id: string }
 
 /** An approval of a tool call. */
 export interface Approval {
@@ -129,13 +125,9 @@ const noAnswer = "The turn ended without an answer"
 const approvalOf = ({ approvalId, request }: Shown, descriptor: unknown): Approval | undefined => {
   if (request === undefined) return undefined
   const { approved = false, description, reason, status } = request
-  return {
-    id: approvalId,
-    ...(descriptor === undefined || descriptor === null ? {} : { descriptor }),
-    ...(description !== undefined && { requestReason: description }),
-    ...(status === "answered" && { approved, ...(reason !== undefined && { reason }) }),
-    ...(status === "expired" && { approved: false, reason: noAnswer })
-  }
+  const asked = { id: approvalId, descriptor: descriptor ?? undefined, requestReason: description }
+  if (status === "answered") return given<Approval>({ ...asked, approved, reason })
+  return given<Approval>(status === "expired" ? { ...asked, approved: false, reason: noAnswer } : asked)
 }
 
 /** A tool call with the request for its approval. `isEnded` is whether its turn has ended. */
@@ -301,12 +293,7 @@ export const startOf = ({ turnId }: AgentMessage, { createdAt }: Pick<Segment, "
 export const endOf = ({ error, reason, status, usage }: AgentMessage): Omit<Metadata, "createdAt" | "turnId"> =>
   status === undefined || status === "running"
     ? {}
-    : {
-        status,
-        ...(error !== undefined && { error }),
-        ...(reason !== undefined && { reason }),
-        ...(usage !== undefined && { usage })
-      }
+    : given<Omit<Metadata, "createdAt" | "turnId">>({ status, error, reason, usage })
 
 /** The parts of a segment. */
 export const partsOf = (message: AgentMessage, { from, to }: Pick<Segment, "from" | "to">): ReadonlyArray<UiPart> => {

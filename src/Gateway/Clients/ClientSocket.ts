@@ -1,9 +1,12 @@
 /** What the WebSockets of all protocols have in common: a slot, a token that expires, and a limit of messages. */
 import type { Connection, Handler } from "../../Http/WebSocket.ts"
 import type { Identity } from "../Authentication.ts"
-import type { Slot } from "../Clients.ts"
+import type { Claim } from "../FairPool.ts"
 import { type CloseCode, closeCodes } from "../Protocol/Codes.ts"
 import { messagesPerSecond } from "../Protocol/Limits.ts"
+
+/** The slot of a connection. */
+export type Slot = Pick<Claim, "offer" | "release">
 
 export class TokenBucket {
   private tokens: number

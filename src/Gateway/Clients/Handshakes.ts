@@ -12,8 +12,8 @@ import type { Credentials } from "../../Http/Identity.ts"
 import * as WebSocket from "../../Http/WebSocket.ts"
 import type { HandshakeHeaders } from "../Api.ts"
 import { Authentication, type Identity } from "../Authentication.ts"
-import type { Claim } from "../FairPool.ts"
 import { type CloseCode, closeCodes } from "../Protocol/Codes.ts"
+import type { Slot } from "./ClientSocket.ts"
 import { foreignOrigin, identify, tokenOf } from "./Credentials.ts"
 
 /** In milliseconds. */
@@ -125,9 +125,6 @@ export const connectionSet = (settings: Pick<WebSocket.Settings, "messageBytes" 
     goingAway: closeOf(closeCodes.goingAway),
     drainInterval: timing.drainInterval
   })
-
-/** The slot of a connection, as `Clients` has it. */
-type Slot = Pick<Claim, "offer" | "release">
 
 /** Connects a client if there is a slot for its tenant. */
 export const acceptBy =

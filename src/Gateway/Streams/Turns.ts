@@ -235,7 +235,7 @@ export const make = (protocol: string) =>
       begin: histories.begin,
       receipt: histories.receipt,
       given: histories.given,
-      /** Carries out an input. It continues without its client, who may have gone because a page was loaded again. */
+      /** Carries out an input. It continues without its client, which may have disconnected because a page was loaded again. */
       submit: <T extends Plan.Target>(
         caller: Caller,
         thread: Thread,

@@ -62,7 +62,7 @@ describe("An input", () => {
         error: expect.stringMatching(error)
       })
     }
-    // Nobody has asked.
+    // The agent has not asked.
     const unasked = yield* post(`${agUi}/echo`, resume({ interruptId: "q", status: "resolved" }))
     assert.strictEqual(unasked.status, 409)
     assert.deepStrictEqual((yield* ask(base)).json.sessions, [])

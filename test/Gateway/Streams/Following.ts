@@ -11,7 +11,7 @@ export interface Gateway {
   readonly chats: string
 }
 
-/** A stream that was begun. */
+/** A stream of a turn. */
 export interface Following {
   /** All that has come. */
   readonly text: () => string
@@ -37,7 +37,7 @@ export interface Kind {
   readonly protocol: string
   readonly follow: Follow
   /** Whether the text of a stream has its beginning. */
-  readonly hasBegun: (text: string) => boolean
+  readonly hasStarted: (text: string) => boolean
   /** The ends of a stream that is not read, and of one whose capacity others need. */
   readonly ends: { readonly slow: string; readonly busy: string }
   /** The span of a message. */
@@ -97,18 +97,18 @@ const socket: Follow = ({ chats }, chat, id, content, headers = {}) =>
 
 export const kinds: Readonly<Record<string, Kind>> = {
   "AG-UI": {
-    ...{ protocol: "ag_ui", follow: agUi, span: "http.server POST" },
-    hasBegun: text => text.includes("RUN_STARTED"),
+    ...{ protocol: "ag_ui", follow: agUi, span: "agUi.run" },
+    hasStarted: text => text.includes("RUN_STARTED"),
     ends: { slow: "slow_consumer", busy: "rate_limited" }
   },
   "the AI SDK over HTTP": {
-    ...{ protocol: "ai_sdk", follow: http, span: "http.server POST" },
-    hasBegun: text => text.includes('"type":"start","messageId"'),
+    ...{ protocol: "ai_sdk", follow: http, span: "chat.send" },
+    hasStarted: text => text.includes('"type":"start","messageId"'),
     ends: { slow: "cut", busy: "cut" }
   },
   "the AI SDK over a WebSocket": {
     ...{ protocol: "ai_sdk_websocket", follow: socket, span: "Chat.send" },
-    hasBegun: text => text.includes('"type":"start","messageId"'),
+    hasStarted: text => text.includes('"type":"start","messageId"'),
     ends: { slow: "slow_consumer", busy: "rate_limited" }
   }
 }
