@@ -5,11 +5,12 @@ import { NotFound } from "../../Http/ApiError.ts"
 import * as Reply from "../../Http/Reply.ts"
 import { type Caller, runReceipt } from "../Sessions.ts"
 import { asCaller } from "../Streams/Caller.ts"
+import { waitingIn } from "../Streams/Inquiries.ts"
 import * as Turns from "../Streams/Turns.ts"
 import { AgUi } from "./Endpoints.ts"
 import { planOf } from "./Plan.ts"
 import { encodingOf } from "./RunStream.ts"
-import { answerKey, waitingIn } from "./Runs.ts"
+import { answerKey } from "./Runs.ts"
 
 const headers = { "cache-control": "no-store", "x-accel-buffering": "no" }
 

@@ -2,10 +2,11 @@
 import { hash } from "node:crypto"
 import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import type { ClientRun } from "../Sessions.ts"
+import { isRequest, waitingIn } from "../Streams/Inquiries.ts"
 import { conflict, invalid, type Plan, type Refusal, type Reply } from "../Streams/Plan.ts"
 import type { RunAgentInput } from "./Input.ts"
 import * as Messages from "./Messages.ts"
-import { answerKey, waitingIn } from "./Runs.ts"
+import { answerKey } from "./Runs.ts"
 
 /** What is known of the thread. */
 export interface Known {
@@ -122,9 +123,7 @@ const answersOf = ({ resume = [] }: RunAgentInput, conversation: Conversation): 
 const turnOfRequest = (conversation: Conversation, requestId: string): string | undefined => {
   for (const message of conversation.messages.toReversed()) {
     if (message.role !== "agent") continue
-    const isIn = message.parts.some(
-      part => (part.type === "question" || part.type === "approval") && part.requestId === requestId
-    )
+    const isIn = message.parts.some(part => isRequest(part) && part.requestId === requestId)
     if (isIn) return message.turnId ?? conversation.turns.at(-1)
   }
   return undefined

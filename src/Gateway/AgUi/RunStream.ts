@@ -67,18 +67,9 @@ export const encodingOf = (request: Request, conversation: Conversation, reread:
   const end = (of: Conversation) => Runs.endOf(request, of, translation.names, request.turnId, request.answered)
   const { events, translation } = Runs.join(request, conversation, request.messages)
   const over = end(conversation)
-  const characters = () => translation.characters
-  if (over !== undefined) {
-    const encoding: Encoding = {
-      start: bytesOf([...events, ...translation.end(), over]),
-      isOver: true,
-      events: () => Buffer.alloc(0),
-      end: () => Buffer.alloc(0)
-    }
-    return { characters, encoding }
-  }
   const encoding: Encoding = {
-    start: bytesOf(events),
+    start: bytesOf(over === undefined ? events : [...events, ...translation.end(), over]),
+    isOver: over !== undefined,
     events: (frames: ReadonlyArray<Frame>) => {
       const texts: Array<string> = []
       for (const { data } of frames) {
@@ -91,7 +82,7 @@ export const encodingOf = (request: Request, conversation: Conversation, reread:
         ? bytes
         : Effect.map(lastEvents(translation, last, reread), rest => Buffer.concat([bytes, rest]))
     },
-    end: reason => bytesOf([...translation.end(), ended(reason)])
+    end: reason => bytesOf(over === undefined ? [...translation.end(), ended(reason)] : [])
   }
-  return { characters, encoding }
+  return { characters: () => translation.characters, encoding }
 }

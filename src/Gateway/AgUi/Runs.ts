@@ -1,5 +1,6 @@
 /** The beginnings and ends of runs. Pure. A run is a turn, or the part of it between two answers of a person. */
 import type { Conversation, Part, RequestPart, ToolPart, Usage } from "../../Client/Conversation/Conversation.ts"
+import { callOf, waitingIn } from "../Streams/Inquiries.ts"
 import * as Messages from "./Messages.ts"
 import { type AgUiEvent, given, type Interrupt, protocolVersion, type TokenUsage } from "./Protocol.ts"
 import { Translation } from "./Translation.ts"
@@ -39,11 +40,6 @@ export const join = (
 export const correction = (conversation: Conversation): ReadonlyArray<AgUiEvent> =>
   Messages.snapshots([{ id: "", role: "assistant" }], Messages.fitting(Messages.messagesOf(conversation)))
 
-const callIn = (details: unknown): unknown =>
-  typeof details === "object" && details !== null
-    ? (("callId" in details ? details.callId : undefined) ?? ("toolCallId" in details ? details.toolCallId : undefined))
-    : undefined
-
 const approvalSchema = {
   type: "object",
   properties: { approved: { type: "boolean" }, reason: { type: "string" } },
@@ -59,7 +55,7 @@ const interruptOf = (request: RequestPart, parts: ReadonlyArray<Part>, names: Me
     const responseSchema = options === undefined ? {} : { enum: options }
     return { id, reason: "input_required", message: title, responseSchema, ...described }
   }
-  const callId = callIn(details)
+  const callId = callOf(request)
   const call = parts.findLast((part): part is ToolPart => part.type === "tool" && part.callId === callId)
   const message = description === undefined ? title : `${title}: ${description}`
   const named =
@@ -128,14 +124,3 @@ export const endOf = (
  */
 export const answerKey = ({ epoch }: Conversation, { seq }: RequestPart): string =>
   `ag-ui answer ${epoch.slice(0, 64)} ${seq}`
-
-/** The requests that wait for a person, the oldest first: those of a turn and those of none, or all. */
-export const waitingIn = (conversation: Conversation, turnId?: string): ReadonlyArray<RequestPart> =>
-  conversation.messages.flatMap(message =>
-    message.role === "agent" && (turnId === undefined || message.turnId === undefined || message.turnId === turnId)
-      ? message.parts.filter(
-          (part): part is RequestPart =>
-            (part.type === "question" || part.type === "approval") && part.status === "pending"
-        )
-      : []
-  )

@@ -16,6 +16,7 @@ import type {
   UserMessage
 } from "../../Client/Conversation/Conversation.ts"
 import { given } from "../../Client/Conversation/State.ts"
+import { callOf } from "../Streams/Inquiries.ts"
 
 /** What this service says about a message. */
 export interface Metadata {
@@ -180,14 +181,6 @@ const dataUi = (part: Exclude<Part, TextPart | ToolPart>): DataUiPart => {
   return { type: `data-${type.replaceAll("_", "-")}`, id: String(seq), data: safe(shown) }
 }
 
-/** The id of the call that a request for approval names. */
-const namedCall = ({ details }: RequestPart): string | undefined => {
-  if (typeof details !== "object" || details === null) return undefined
-  const { callId, toolCallId } = details as { readonly callId?: unknown; readonly toolCallId?: unknown }
-  const id = toolCallId ?? callId
-  return typeof id === "string" ? id : undefined
-}
-
 /** A part of a message that is shown, with what it is made of. */
 export interface Shown {
   /** Unique in the session, and the same each time. */
@@ -213,7 +206,7 @@ export class Parts {
     const key = String(part.seq)
     const approvalId = part.type === "approval" ? this.unique(part.requestId, key) : ""
     if (part.type === "approval") {
-      const call = this.calls.get(namedCall(part) ?? "")
+      const call = this.calls.get(callOf(part) ?? "")
       if (call !== undefined) return Object.assign(call, { request: part, approvalId })
     }
     const call = part.type === "tool" ? part.callId : part.type === "approval" ? `approval-${part.requestId}` : ""

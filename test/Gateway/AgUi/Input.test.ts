@@ -29,6 +29,7 @@ describe("An input", () => {
       ["{", /JSON/],
       [{}, /threadId: is missing/],
       [input([user("x")], { threadId: 1 }), /threadId/],
+      [input([user("x")], { threadId: { toString: 1 } }), /threadId/],
       [input([user("x")], { threadId: "" }), /threadId: must not be empty/],
       [input([user("x")], { threadId: "t".repeat(257) }), /threadId: has 257 characters; the limit is 256/],
       [input([user("x")], { runId: "" }), /runId: must not be empty/],

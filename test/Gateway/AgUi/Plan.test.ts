@@ -7,6 +7,7 @@ import type { RunAgentInput } from "../../../src/Gateway/AgUi/Input.ts"
 import * as Messages from "../../../src/Gateway/AgUi/Messages.ts"
 import { inputOf, type Known, planOf } from "../../../src/Gateway/AgUi/Plan.ts"
 import * as Runs from "../../../src/Gateway/AgUi/Runs.ts"
+import { waitingIn } from "../../../src/Gateway/Streams/Inquiries.ts"
 import { numbered } from "../../Client/Conversation/Sessions.ts"
 
 const run = { threadId: "thread", runId: "run" }
@@ -92,7 +93,7 @@ describe("The plan of a run", () => {
   )
   const keys = (conversation: Conversation, ...requestIds: ReadonlyArray<string>): ReadonlySet<string> =>
     new Set(
-      Runs.waitingIn(conversation)
+      waitingIn(conversation)
         .filter(({ requestId }) => requestIds.includes(requestId))
         .map(request => Runs.answerKey(conversation, request))
     )
@@ -191,7 +192,7 @@ describe("The end of a run", () => {
         ]
       }
     })
-    const done = new Set(Runs.waitingIn(conversation).map(request => Runs.answerKey(conversation, request)))
+    const done = new Set(waitingIn(conversation).map(request => Runs.answerKey(conversation, request)))
     assert.isUndefined(endOf(conversation, done))
     // The agent asks again with the same id.
     const again = structuredClone(conversation)
