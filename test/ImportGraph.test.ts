@@ -253,6 +253,7 @@ describe("imports within src", () => {
     "Gateway/AgUi/Input.ts",
     "Gateway/HttpSessions/Description.ts",
     "Gateway/HttpSessions/Endpoints.ts",
+    "Gateway/Streams/Description.ts",
     "Gateway/SessionEvents.ts",
     "Gateway/SessionNodes.ts",
     "Gateway/Socket/Endpoints.ts"

@@ -1,6 +1,6 @@
 /** The messages of AG-UI that a conversation has, and what they have in common with those of a client. Pure. */
 import { hash } from "node:crypto"
-
+import { isObject } from "../base/Json/Parsing.ts"
 import type { AgentMessage, Conversation, Part, ToolPart, UserMessage } from "../Client/Conversation/Conversation.ts"
 import type { AgUiEvent, Message, Metadata } from "./Protocol.ts"
 
@@ -180,7 +180,7 @@ export interface ClientMessage {
 }
 
 export const isTextPart = (part: unknown): part is { readonly type: "text"; readonly text: string } =>
-  typeof part === "object" && part !== null && "type" in part && part.type === "text"
+  isObject(part) && part.type === "text" && typeof part.text === "string"
 
 /** The text of a message of a client. Undefined if it has other parts. */
 export const contentOf = ({ content }: Pick<ClientMessage, "content">): string | undefined => {

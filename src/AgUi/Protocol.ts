@@ -20,23 +20,20 @@ export interface ToolCall {
 }
 
 /** A message of a conversation. */
-export type Message =
-  | { readonly id: string; readonly role: "user"; readonly content: string; readonly name?: string }
-  | { readonly id: string; readonly role: "reasoning"; readonly content: string }
-  | {
-      readonly id: string
-      readonly role: "assistant"
-      readonly content?: string
-      readonly toolCalls?: ReadonlyArray<ToolCall>
-    }
-  | {
-      readonly id: string
-      readonly role: "tool"
-      readonly toolCallId: string
-      readonly content: string
-      readonly metadata?: Metadata
-    }
-  | { readonly id: string; readonly role: "activity"; readonly activityType: string; readonly content: object }
+export type Message = { readonly id: string } & (
+  | { readonly role: "user"; readonly content: string; readonly name?: string }
+  | { readonly role: "reasoning"; readonly content: string }
+  | { readonly role: "assistant"; readonly content?: string; readonly toolCalls?: ReadonlyArray<ToolCall> }
+  | ({ readonly role: "tool" } & Result)
+  | { readonly role: "activity"; readonly activityType: string; readonly content: object }
+)
+
+/** The result of a call. */
+interface Result {
+  readonly toolCallId: string
+  readonly content: string
+  readonly metadata?: Metadata
+}
 
 /** Of an event, or of the message that it makes. */
 export type Metadata = { readonly [name: string]: unknown }
@@ -68,57 +65,50 @@ export type Outcome =
   | { readonly type: "interrupt"; readonly interrupts: ReadonlyArray<Interrupt> }
   | { readonly type: "cancelled" }
 
+interface Run {
+  readonly threadId: string
+  readonly runId: string
+}
+
+interface OfMessage {
+  readonly messageId: string
+}
+
+interface OfCall {
+  readonly toolCallId: string
+}
+
+interface Delta {
+  readonly delta: string
+}
+
+interface Used {
+  readonly usage?: ReadonlyArray<TokenUsage>
+}
+
 /** The members of an event by its type. */
 interface Members {
-  readonly RUN_STARTED: { readonly threadId: string; readonly runId: string; readonly protocolVersion: string }
-  readonly RUN_FINISHED: {
-    readonly threadId: string
-    readonly runId: string
-    readonly outcome: Outcome
-    readonly usage?: ReadonlyArray<TokenUsage>
-  }
-  readonly RUN_ERROR: {
-    readonly message: string
-    readonly code: string
-    readonly usage?: ReadonlyArray<TokenUsage>
-    readonly metadata?: Metadata
-  }
+  readonly RUN_STARTED: Run & { readonly protocolVersion: string }
+  readonly RUN_FINISHED: Run & Used & { readonly outcome: Outcome }
+  readonly RUN_ERROR: Used & { readonly message: string; readonly code: string; readonly metadata?: Metadata }
   readonly MESSAGES_SNAPSHOT: { readonly messages: ReadonlyArray<Message>; readonly metadata?: Metadata }
-  readonly TEXT_MESSAGE_START: {
-    readonly messageId: string
-    readonly role: "assistant" | "user"
-    readonly name?: string
-  }
-  readonly TEXT_MESSAGE_CONTENT: { readonly messageId: string; readonly delta: string }
-  readonly TEXT_MESSAGE_END: { readonly messageId: string }
-  readonly REASONING_START: { readonly messageId: string }
-  readonly REASONING_MESSAGE_START: { readonly messageId: string; readonly role: "reasoning" }
-  readonly REASONING_MESSAGE_CONTENT: { readonly messageId: string; readonly delta: string }
-  readonly REASONING_MESSAGE_END: { readonly messageId: string }
-  readonly REASONING_END: { readonly messageId: string }
-  readonly TOOL_CALL_START: {
-    readonly toolCallId: string
-    readonly toolCallName: string
-    readonly parentMessageId: string
-  }
-  readonly TOOL_CALL_ARGS: { readonly toolCallId: string; readonly delta: string }
-  readonly TOOL_CALL_END: { readonly toolCallId: string }
-  readonly TOOL_CALL_RESULT: {
-    readonly messageId: string
-    readonly toolCallId: string
-    readonly role: "tool"
-    readonly content: string
-    readonly metadata?: Metadata
-  }
+  readonly TEXT_MESSAGE_START: OfMessage & { readonly role: "assistant" | "user"; readonly name?: string }
+  readonly TEXT_MESSAGE_CONTENT: OfMessage & Delta
+  readonly TEXT_MESSAGE_END: OfMessage
+  readonly REASONING_START: OfMessage
+  readonly REASONING_MESSAGE_START: OfMessage & { readonly role: "reasoning" }
+  readonly REASONING_MESSAGE_CONTENT: OfMessage & Delta
+  readonly REASONING_MESSAGE_END: OfMessage
+  readonly REASONING_END: OfMessage
+  readonly TOOL_CALL_START: OfCall & { readonly toolCallName: string; readonly parentMessageId: string }
+  readonly TOOL_CALL_ARGS: OfCall & Delta
+  readonly TOOL_CALL_END: OfCall
+  readonly TOOL_CALL_RESULT: OfMessage & Result & { readonly role: "tool" }
   readonly STEP_STARTED: { readonly stepName: string }
   readonly STEP_FINISHED: { readonly stepName: string }
   readonly SUBAGENT_STARTED: { readonly subagentRunId: string; readonly name: string; readonly description?: string }
   readonly SUBAGENT_FINISHED: { readonly subagentRunId: string; readonly result?: unknown }
-  readonly ACTIVITY_SNAPSHOT: {
-    readonly messageId: string
-    readonly activityType: string
-    readonly content: object
-  }
+  readonly ACTIVITY_SNAPSHOT: OfMessage & { readonly activityType: string; readonly content: object }
   readonly STATE_SNAPSHOT: { readonly snapshot: unknown }
   readonly STATE_DELTA: { readonly delta: unknown }
   readonly CUSTOM: { readonly name: string; readonly value: unknown }

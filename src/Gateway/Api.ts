@@ -6,7 +6,17 @@ import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as HttpApiSecurity from "@effect/platform/HttpApiSecurity"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
-import { Forbidden, ServiceUnavailable, Unauthorized } from "../Http/ApiError.ts"
+import {
+  BadGateway,
+  BadRequest,
+  Conflict,
+  Forbidden,
+  GatewayTimeout,
+  InternalServerError,
+  NotFound,
+  ServiceUnavailable,
+  Unauthorized
+} from "../Http/ApiError.ts"
 import { Part } from "../Http/Contract.ts"
 import { Identity } from "../Http/Identity.ts"
 
@@ -31,6 +41,17 @@ export const GatewayGroup = HttpApiGroup.make("gateway")
   .add(HttpApiEndpoint.get("connect", "/ws").setHeaders(HandshakeHeaders).addSuccess(HttpApiSchema.Empty(101)))
   .annotate(OpenApi.Exclude, true)
   .annotate(Part, "gateway")
+
+/** The errors of requests that the agent takes part in. */
+export const CallErrors = Schema.Union(NotFound.Wire, Conflict.Wire, BadGateway.Wire, GatewayTimeout.Wire)
+
+/** The errors that any request may have. */
+export const ServerErrors = Schema.Union(BadRequest.Wire, InternalServerError.Wire, ServiceUnavailable.Wire)
+
+/** An answer that is an event stream. */
+export const EventStreamText = Schema.String.pipe(
+  HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/event-stream" })
+)
 
 /** The request is that of a client of the gateway. */
 export class GatewayAccess extends HttpApiMiddleware.Tag<GatewayAccess>()("causeway/GatewayAccess", {

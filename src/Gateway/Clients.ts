@@ -10,6 +10,7 @@ import { ServiceUnavailable } from "../Http/ApiError.ts"
 import { makeReplays, type Replays } from "./Clients/Replays.ts"
 import { FairPool } from "./FairPool.ts"
 import * as Forwarding from "./Forwarding.ts"
+import { makeFileMemory } from "./Requests.ts"
 import { Sessions } from "./Sessions.ts"
 
 /** The limits of connections. */
@@ -48,7 +49,7 @@ export const config: Config.Config<Settings> = Config.all({
   }),
   fileBytes: Setting.integer("LIMIT_FILE_BYTES", {
     description:
-      "Maximum bytes of files and conversations that are being sent to all clients together; each counts as 32 MiB until its size is known",
+      "Maximum bytes of files and conversations that are being sent to all clients together; each counts as 32 MiB until its size is known. Streams of AG-UI and the AI SDK may keep half as much of conversations",
     default: defaults.fileBytes,
     min: 64 * 1024 * 1024,
     max: 1024 ** 4
@@ -74,6 +75,10 @@ export interface ClientsShape {
   readonly takeSlot: (tenant: string) => Slot | ServiceUnavailable
   /** Unsent bytes of one connection above which it receives no events. */
   readonly unsentBytes: number
+  /** The memory of file calls, and of conversations while they are read and sent. */
+  readonly files: FairPool
+  /** The memory of what streams keep of conversations: half as much. */
+  readonly kept: FairPool
   /** Logs frames if `LOG_LEVEL` is debug. */
   readonly debug: DebugLog.DebugLog | undefined
   /** The tags of metrics. */
@@ -85,8 +90,9 @@ export class Clients extends Context.Tag("causeway/GatewayClients")<Clients, Cli
 
 const make = ({
   connections: capacity,
+  fileBytes,
   unsentBytes
-}: Pick<Settings, "connections" | "unsentBytes">): Effect.Effect<ClientsShape, never, Sessions | Scope.Scope> =>
+}: Settings): Effect.Effect<ClientsShape, never, Sessions | Scope.Scope> =>
   Effect.gen(function* () {
     // The newest connection of the tenant that has the most makes room for another tenant's, so that the oldest are kept.
     const slots = new FairPool({ name: "connections", capacity, reclaimFirst: "newest" })
@@ -98,11 +104,13 @@ const make = ({
         slots.take(tenant, 1) ??
         ServiceUnavailable.later(`There are ${slots.used} connections; the limit is ${capacity}`),
       unsentBytes,
+      files: makeFileMemory(fileBytes),
+      kept: new FairPool({ name: "memory for conversations", capacity: fileBytes / 2, maxOfOne: (fileBytes * 3) / 8 }),
       debug: yield* DebugLog.make,
       tags: yield* MetricTags.current
     }
   })
 
 /** Serves connections until the scope closes. */
-export const layer = (settings: Pick<Settings, "connections" | "unsentBytes">): Layer.Layer<Clients, never, Sessions> =>
+export const layer = (settings: Settings): Layer.Layer<Clients, never, Sessions> =>
   Layer.scoped(Clients, make(settings))

@@ -7,7 +7,6 @@ import type { Wanted } from "../Operations/Activity/Recorder.ts"
 import * as ActivitySources from "../Operations/Activity/Sources.ts"
 import * as Health from "../Operations/Health/Report.ts"
 import * as AgUi from "./AgUi/Handlers.ts"
-import * as Chats from "./AiSdk/Chats.ts"
 import * as AiSdk from "./AiSdk/Handlers.ts"
 import * as Authentication from "./Authentication.ts"
 import { layerAccess } from "./Clients/Credentials.ts"
@@ -23,7 +22,7 @@ import { type ReachablePeer, SessionNodes } from "./SessionNodes.ts"
 import * as Registry from "./Sessions/Registry.ts"
 import * as SessionSettings from "./Sessions/Settings.ts"
 import * as Socket from "./Socket.ts"
-import * as Threads from "./Threads.ts"
+import * as Threads from "./Streams/Threads.ts"
 
 /** The settings as configuration variables. */
 export const config = Config.all({
@@ -134,7 +133,7 @@ export const layerWith = <R>(
     Layer.provideMerge(
       Layer.mergeAll(Socket.layer(limits), HttpSessions.layer, AgUi.layer, AiSdk.layer(limits), layerAccess)
     ),
-    Layer.provide(Layer.provideMerge(Chats.layer, Threads.layer)),
+    Layer.provide(Threads.layer),
     Layer.provideMerge(Clients.layer(limits)),
     Layer.provideMerge(Conversations.layer),
     Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...sessions })),

@@ -33,6 +33,21 @@ export const sentOverHttp = LabelValues.counter("http_session_events_sent_total"
   description: "Events of sessions sent by event streams and long polls, by type."
 })
 
+/** Streams of sessions and turns, over HTTP and over the WebSocket of chats. */
+export const streams = LabelValues.counter("session_streams_total", {
+  label: "protocol",
+  description: "Streams of sessions and turns, by protocol."
+})
+
+/** The protocols of streams. */
+export const protocols = ["durable_streams", "ag_ui", "ai_sdk", "ai_sdk_websocket"] as const
+
+/** The types of frames on the WebSocket of chats. */
+export const chatFrames = {
+  received: ["chat_send", "chat_resume", "chat_abort"],
+  sent: ["chat_start", "chat_end", "chat_no-active", "chat_error"]
+} as const
+
 /** Events of the agent platform that were dropped. Their types come from outside, so the number of labels is limited. */
 export const dropped = LabelValues.counter("platform_events_dropped_total", {
   label: "type",
@@ -50,8 +65,10 @@ export const turns = {
 /** Registers every series with the value 0. */
 export const register = (tags: MetricTags.MetricTags): void => {
   MetricTags.register(Object.values(turns), tags)
-  received.register([...requestTypes, invalid], tags)
-  sent.register([...Answer.members.map(({ fields }) => fields.type.literals[0]), ...eventTypes], tags)
+  received.register([...requestTypes, ...chatFrames.received, invalid], tags)
+  const answers = Answer.members.map(({ fields }) => fields.type.literals[0])
+  sent.register([...answers, ...chatFrames.sent, ...eventTypes], tags)
+  streams.register(protocols, tags)
   sentOverHttp.register(eventTypes, tags)
   dropped.register([], tags)
 }

@@ -1,18 +1,15 @@
 /**
  * The WebSocket of the gateway's clients.
  */
-import * as Headers from "@effect/platform/Headers"
-import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
-import { Effect, Layer, Option } from "effect"
+import { Effect, Layer } from "effect"
 import { Tracer } from "../base/Observability/Tracer.ts"
 import * as Supervision from "../base/Supervision.ts"
 import type { DrainingSignal } from "../Http/DrainingSignal.ts"
 import type { Authentication } from "./Authentication.ts"
-import { acceptBy, connectionSet, Handshakes, makeRunner } from "./Clients/Handshakes.ts"
+import { acceptBy, connectionSet, Handshakes, makeRunner, parentOf } from "./Clients/Handshakes.ts"
 import { Clients, type Settings } from "./Clients.ts"
 import { Conversations } from "./Conversations.ts"
 import { frameBytes } from "./Protocol/Limits.ts"
-import { makeFileMemory } from "./Requests.ts"
 import { ClientConnection, type Shared } from "./Socket/ClientConnection.ts"
 import { Socket } from "./Socket/Endpoints.ts"
 
@@ -30,8 +27,7 @@ const make = (settings: Settings) =>
       traceId: tracer.currentTraceId,
       now: () => clock.unsafeCurrentTimeMillis(),
       monotonic: connections.now,
-      run,
-      files: makeFileMemory(settings.fileBytes)
+      run
     }
     yield* Supervision.tickScoped(
       "memory of file calls",
@@ -43,8 +39,7 @@ const make = (settings: Settings) =>
     return Socket.of({
       connect: handshake =>
         Effect.map(handshakes.identify(handshake), identity => {
-          const parent = Option.getOrUndefined(HttpTraceContext.fromHeaders(Headers.fromInput(handshake.headers)))
-          const client = { identity, parent }
+          const client = { identity, parent: parentOf(handshake) }
           return {
             connections,
             accept: acceptBy(takeSlot, identity.tenant, (connection, slot) => {

@@ -9,6 +9,7 @@ import { isOutput } from "./Shell.ts"
 /** The test that runs or checks all blocks of a language of a page, unless they have an excuse. */
 const runners: ReadonlyArray<readonly [page: string, language: string, test: string]> = [
   ["README.md", "sh", "test/Docs/Readme.system.test.ts"],
+  ["README.md", "ts", "test/Gateway/AiSdk/Page.test.ts"],
   ["docs/tutorial.md", "sh", "test/Docs/Tutorial.system.test.ts"],
   ["docs/tutorial.md", "ts", "test/Docs/Tutorial.system.test.ts"],
   ["docs/ag-ui.md", "ts", "test/Gateway/AgUi/Page.test.ts"],

@@ -4,27 +4,18 @@ import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
-import {
-  BadGateway,
-  BadRequest,
-  Conflict,
-  GatewayTimeout,
-  InternalServerError,
-  NotFound,
-  PayloadTooLarge,
-  ServiceUnavailable
-} from "../../Http/ApiError.ts"
+import { PayloadTooLarge } from "../../Http/ApiError.ts"
 import { HistoryBody, Part } from "../../Http/Contract.ts"
-import { GatewayAccess } from "../Api.ts"
+import { CallErrors, EventStreamText, GatewayAccess, ServerErrors } from "../Api.ts"
 import { Name } from "../Protocol/Fields.ts"
 import * as Description from "./Description.ts"
 import { RunAgentInput, RunId, ThreadId } from "./Input.ts"
 
 const RunPath = Schema.Struct({ agentType: Name, threadId: ThreadId, runId: RunId })
 
-const EventStream = Schema.String.pipe(
-  HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/event-stream" })
-).annotations({ description: "Server-Sent Events: each `data` is an event of AG-UI 1.0." })
+const EventStream = EventStreamText.annotations({
+  description: "Server-Sent Events: each `data` is an event of AG-UI 1.0."
+})
 
 /** AG-UI, under any prefix. */
 export const AgUiRoutes = HttpApiGroup.make("agUi")
@@ -42,14 +33,9 @@ export const AgUiRoutes = HttpApiGroup.make("agUi")
       .addSuccess(HttpApiSchema.Empty(204).annotations({ description: "The run has ended, or ends soon." }))
       .annotate(OpenApi.Transform, Description.stop)
   )
-  .addError(BadRequest.Wire)
-  .addError(NotFound.Wire)
-  .addError(Conflict.Wire)
+  .addError(CallErrors)
+  .addError(ServerErrors)
   .addError(PayloadTooLarge.Wire)
-  .addError(InternalServerError.Wire)
-  .addError(BadGateway.Wire)
-  .addError(ServiceUnavailable.Wire)
-  .addError(GatewayTimeout.Wire)
   .middleware(GatewayAccess)
   .annotate(Part, "agUi")
   .annotate(OpenApi.Title, "AG-UI")

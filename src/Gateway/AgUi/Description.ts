@@ -1,49 +1,25 @@
 /** The documentation of AG-UI in the OpenAPI document. */
-import { operation, retryAfter } from "../../Http/OpenApi/Describe.ts"
+import { operation } from "../../Http/OpenApi/Describe.ts"
+import { eventStreamOf, errors as shared } from "../Streams/Description.ts"
+
+const run_ = { threadId: "thread-1", runId: "run-1" }
 
 const input = {
-  threadId: "thread-1",
-  runId: "run-1",
-  state: {},
-  messages: [{ id: "m-1", role: "user", content: "Why does the build fail?" }],
-  tools: [],
-  context: [],
-  forwardedProps: {}
+  ...run_,
+  ...{ state: {}, messages: [{ id: "m-1", role: "user", content: "Why does the build fail?" }] },
+  ...{ tools: [], context: [], forwardedProps: {} }
 }
 
-const stream = `data: {"type":"RUN_STARTED","threadId":"thread-1","runId":"run-1","protocolVersion":"1.0"}
-
-data: {"type":"RUN_FINISHED","threadId":"thread-1","runId":"run-1","outcome":{"type":"success"}}
-
-`
-
 const errors = {
-  403: {
-    description: "The identity may not use the gateway, or the page's origin may not.",
-    example: { error: "This origin may not connect" }
-  },
+  ...shared,
   404: {
     description: "The thread was deleted, or there is no such run.",
-    example: { error: 'There is no thread "thread-1"' }
+    example: { error: 'There is no session "thread-1"' }
   },
   409: {
     description: "The thread does not allow the run.",
     example: { error: 'messages[0]: the message "m-1" has other content, and a history is not rewritten' },
     headers: {}
-  },
-  413: {
-    description: "The body, or what it contains, is over a limit.",
-    example: { error: "The request body has 1048577 bytes; the limit is 1048576" }
-  },
-  502: { description: "The agent platform failed.", example: { error: "The agent platform answered 500" } },
-  503: {
-    description: "The service or the agent platform is unavailable, or has no capacity for this tenant at present.",
-    headers: { "Retry-After": retryAfter(1) },
-    example: { error: "The agent platform is unavailable" }
-  },
-  504: {
-    description: "The agent platform did not answer in time.",
-    example: { error: "The session did not become active in time" }
   }
 }
 
@@ -55,7 +31,13 @@ export const run = operation({
   requests: { message: { summary: "A message", value: input } },
   answers: {
     ...errors,
-    200: { description: "The events of the run.", example: stream },
+    200: {
+      description: "The events of the run.",
+      example: eventStreamOf(
+        { type: "RUN_STARTED", ...run_, protocolVersion: "1.0" },
+        { type: "RUN_FINISHED", ...run_, outcome: { type: "success" } }
+      )
+    },
     400: { example: { error: "Invalid request: threadId: must not be empty" } }
   }
 })

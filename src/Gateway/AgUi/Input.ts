@@ -1,22 +1,13 @@
 /** What a client sends for a run: the input of AG-UI. */
 import { Schema } from "effect"
-import { described, Json, optional } from "../Protocol/Fields.ts"
-
-/** Characters of the names that clients choose. */
-export const nameChars = 256
-
-const name = (description: string) =>
-  Schema.String.pipe(
-    Schema.minLength(1, { message: () => "must not be empty" }),
-    Schema.maxLength(nameChars, {
-      message: ({ actual }) => `has ${String(actual).length} characters; the limit is ${nameChars}`
-    }),
-    Schema.annotations({ description })
-  )
+import { ClientMessageId, described, Json, optional } from "../Protocol/Fields.ts"
 
 /** A name of a client. */
-export const ThreadId = name("The thread: a session of the tenant, which is made when the name is first used.")
-export const RunId = name("The run. The same one again attaches to it.")
+export const ThreadId = described(
+  ClientMessageId,
+  "The thread: a session of the tenant, which is made when the name is first used."
+)
+export const RunId = described(ClientMessageId, "The run. The same one again attaches to it.")
 
 /** Absent or null. */
 const maybe = <A, I>(schema: Schema.Schema<A, I>) => Schema.optionalWith(schema, { nullable: true })
@@ -28,7 +19,7 @@ const ToolCall = Schema.Struct({
 
 /** A message, as far as it is read. */
 const Message = Schema.Struct({
-  id: name("Unique in the thread."),
+  id: described(ClientMessageId, "Unique in the thread."),
   role: Schema.Literal("user", "assistant", "system", "developer", "tool", "reasoning", "activity"),
   content: maybe(Json),
   toolCallId: maybe(Schema.String),

@@ -2,8 +2,11 @@
 import { hash } from "node:crypto"
 import * as Messages from "../../AgUi/Messages.ts"
 import type { Conversation } from "../../Client/Conversation/Conversation.ts"
+import type { ClientRun } from "../Sessions.ts"
+import { isRequest, waitingIn } from "../Streams/Inquiries.ts"
+import { conflict, invalid, type Plan, type Refusal, type Reply } from "../Streams/Plan.ts"
 import type { RunAgentInput } from "./Input.ts"
-import { answerKey, waitingIn } from "./Runs.ts"
+import { answerKey } from "./Runs.ts"
 
 /** What is known of the thread. */
 export interface Known {
@@ -14,31 +17,23 @@ export interface Known {
   readonly run: { readonly digest: string; readonly turnId: string | null } | undefined
 }
 
-/** An answer of a person. */
-export interface Answer {
-  readonly key: string
-  readonly requestId: string
-  readonly answer: unknown
+const digestOf = (content: unknown): string => hash("sha256", JSON.stringify(content), "base64url")
+
+const isEmpty = (value: unknown): boolean =>
+  value === undefined || value === null || (typeof value === "object" && Object.keys(value).length === 0)
+
+/** What the agent gets in addition to the message: the members of the input that are not empty. */
+export const inputOf = ({ context, forwardedProps, messages, state, tools }: RunAgentInput): unknown => {
+  const instructions = messages.filter(({ role }) => role === "system" || role === "developer")
+  const members = Object.entries({ tools, context, forwardedProps, state, messages: instructions })
+  const given = members.filter(([, value]) => !isEmpty(value))
+  return given.length === 0 ? undefined : Object.fromEntries(given)
 }
 
-/** What has to be done before the client joins the run. */
-export type Plan =
-  /** The turn exists. */
-  | { readonly is: "attach"; readonly turnId: string }
-  /** A message starts the turn. `key` makes it idempotent. */
-  | { readonly is: "send"; readonly content: string; readonly key: string; readonly digest: string }
-  | {
-      readonly is: "answer"
-      readonly answers: ReadonlyArray<Answer>
-      readonly turnId: string
-      readonly digest: string
-    }
-  | { readonly is: "invalid" | "conflict"; readonly error: string }
-
-const invalid = (error: string): Plan => ({ is: "invalid", error })
-const conflict = (error: string): Plan => ({ is: "conflict", error })
-
-const digestOf = (content: unknown): string => hash("sha256", JSON.stringify(content), "base64url")
+const runOf = (input: RunAgentInput, digest: string): ClientRun => {
+  const given = inputOf(input)
+  return { id: input.runId, digest, ...(given === undefined ? {} : { input: given }) }
+}
 
 /** Codes of turns whose message has not reached the agent, so that the same message may be sent again. */
 const unsent: ReadonlySet<string | undefined> = new Set(["not_sent", "not_recorded"])
@@ -61,7 +56,7 @@ interface News {
 }
 
 /** A text of a message, or what is wrong with it. */
-const textOf = (message: Messages.ClientMessage, path: string): { readonly text: string } | Plan => {
+const textOf = (message: Messages.ClientMessage, path: string): { readonly text: string } | Refusal => {
   const text = Messages.contentOf(message)
   if (text !== undefined) return text === "" ? invalid(`${path}.content: must not be empty`) : { text }
   const at = Array.isArray(message.content) ? message.content.findIndex(part => !Messages.isTextPart(part)) : -1
@@ -69,7 +64,7 @@ const textOf = (message: Messages.ClientMessage, path: string): { readonly text:
 }
 
 /** Which messages are new is decided by their ids. Where the history has lost its start, what follows them counts too. */
-const newsOf = ({ messages }: RunAgentInput, conversation: Conversation): News | Plan => {
+const newsOf = ({ messages }: RunAgentInput, conversation: Conversation): News | Refusal => {
   const known = knownMessages(conversation)
   const isOld = (id: string) => known.has(id) || Messages.isOwnId(id)
   const all = [...known.values()]
@@ -113,13 +108,14 @@ const newsOf = ({ messages }: RunAgentInput, conversation: Conversation): News |
 const denied = { approved: false, reason: "cancelled" }
 
 /** The answers to requests that wait. */
-const answersOf = ({ resume = [] }: RunAgentInput, conversation: Conversation): ReadonlyArray<Answer> => {
+const answersOf = ({ resume = [] }: RunAgentInput, conversation: Conversation): ReadonlyArray<Reply> => {
   const waiting = new Map(waitingIn(conversation).map(request => [request.requestId, request]))
   return resume.flatMap(({ interruptId: requestId, payload = null, status }) => {
     const request = waiting.get(requestId)
     if (request === undefined) return []
     const refusal = request.type === "question" ? null : denied
-    return [{ key: answerKey(conversation, request), requestId, answer: status === "resolved" ? payload : refusal }]
+    const answer = status === "resolved" ? payload : refusal
+    return [{ requestId, answer, clientMessageId: answerKey(conversation, request) }]
   })
 }
 
@@ -127,9 +123,7 @@ const answersOf = ({ resume = [] }: RunAgentInput, conversation: Conversation): 
 const turnOfRequest = (conversation: Conversation, requestId: string): string | undefined => {
   for (const message of conversation.messages.toReversed()) {
     if (message.role !== "agent") continue
-    const isIn = message.parts.some(
-      part => (part.type === "question" || part.type === "approval") && part.requestId === requestId
-    )
+    const isIn = message.parts.some(part => isRequest(part) && part.requestId === requestId)
     if (isIn) return message.turnId ?? conversation.turns.at(-1)
   }
   return undefined
@@ -158,7 +152,7 @@ const planAnswers = (input: RunAgentInput, { answered, conversation, run }: Know
   }
   const turnId = run?.turnId ?? turnOfRequest(conversation, resume[0]!.interruptId)
   if (turnId === undefined) return conflict("resume: the turn of the request has ended")
-  return { is: "answer", answers: answersOf(input, conversation), turnId, digest }
+  return { is: "answer", replies: answersOf(input, conversation), target: { turnId }, run: runOf(input, digest) }
 }
 
 /** What has to be done for a run. */
@@ -175,31 +169,22 @@ export const planOf = (input: RunAgentInput, known: Known): Plan => {
   }
   if (users.length + results.length === 0) {
     if (run === undefined) return invalid("runId: is unknown, and there is no new message and no resume")
-    return run.turnId !== null && Messages.messageOfTurn(conversation, run.turnId) !== undefined
-      ? { is: "attach", turnId: run.turnId }
-      : invalid("runId: its message is missing, and was not sent")
+    if (run.turnId !== null && Messages.messageOfTurn(conversation, run.turnId) !== undefined) {
+      return { is: "attach", target: { turnId: run.turnId } }
+    }
+    // A run is recorded shortly before its message.
+    return { ...invalid("runId: its message is missing, and was not sent"), mayPass: run.turnId !== null }
   }
   if (users.length > 0 && results.length > 0) return invalid("messages: a user's message and a tool's result are new")
   if (users.length > 1) return conflict(`messages: ${users.length} are new, and a run has one`)
   const [user] = users
-  const message = user === undefined ? Messages.messageOfResults(results) : { content: user.content, key: user.id }
-  const digest = digestOf(["message", message.key])
+  const { content, key } = user === undefined ? Messages.messageOfResults(results) : { ...user, key: user.id }
+  const digest = digestOf(["message", key])
   if (run !== undefined && run.digest !== digest)
     return conflict("messages: the run was requested with another message")
   const waiting = waitingIn(conversation).find(request => !answered.has(answerKey(conversation, request)))
   if (waiting !== undefined) {
     return conflict(`resume: is missing, and the request ${JSON.stringify(waiting.requestId)} waits for an answer`)
   }
-  return { is: "send", ...message, digest }
-}
-
-const isEmpty = (value: unknown): boolean =>
-  value === undefined || value === null || (typeof value === "object" && Object.keys(value).length === 0)
-
-/** What the agent gets in addition to the message: the members of the input that are not empty. */
-export const inputOf = ({ context, forwardedProps, messages, state, tools }: RunAgentInput): unknown => {
-  const instructions = messages.filter(({ role }) => role === "system" || role === "developer")
-  const members = Object.entries({ tools, context, forwardedProps, state, messages: instructions })
-  const given = members.filter(([, value]) => !isEmpty(value))
-  return given.length === 0 ? undefined : Object.fromEntries(given)
+  return { is: "send", content, clientMessageId: key, run: runOf(input, digest) }
 }

@@ -26,7 +26,7 @@ const endings: Readonly<Record<Reason, readonly [code: string, again: boolean, m
   lost: ["history_lost", true, "The history of the thread was lost"],
   unreadable: ["internal", true, "The events of the thread cannot be read"],
   slow: [closeCodes.slowConsumer.name, true, "The events were not read in time"],
-  busy: [closeCodes.rateLimited.name, true, "All connections are in use"],
+  busy: [closeCodes.rateLimited.name, true, "Other clients need the connection or its memory"],
   draining: [closeCodes.goingAway.name, true, "The server is shutting down"],
   expired: [closeCodes.tokenExpired.name, false, "The token has expired; run again with a new one"],
   duration: [closeCodes.goingAway.name, true, "The stream has ended"]
@@ -63,20 +63,13 @@ const lastEvents = (translation: Translation, end: AgUiEvent, reread: Reread): E
 }
 
 /** How a run is written, from a state of the conversation on. */
-export const encodingOf = (request: Request, conversation: Conversation, reread: Reread): Encoding => {
+export const encodingOf = (request: Request, conversation: Conversation, reread: Reread) => {
   const end = (of: Conversation) => Runs.endOf(request, of, translation.names, request.turnId, request.answered)
   const { events, translation } = Runs.join(request, conversation, request.messages)
   const over = end(conversation)
-  if (over !== undefined) {
-    return {
-      start: bytesOf([...events, ...translation.end(), over]),
-      isOver: true,
-      events: () => Buffer.alloc(0),
-      end: () => Buffer.alloc(0)
-    }
-  }
-  return {
-    start: bytesOf(events),
+  const encoding: Encoding = {
+    start: bytesOf(over === undefined ? events : [...events, ...translation.end(), over]),
+    isOver: over !== undefined,
     events: (frames: ReadonlyArray<Frame>) => {
       const texts: Array<string> = []
       for (const { data } of frames) {
@@ -89,6 +82,7 @@ export const encodingOf = (request: Request, conversation: Conversation, reread:
         ? bytes
         : Effect.map(lastEvents(translation, last, reread), rest => Buffer.concat([bytes, rest]))
     },
-    end: reason => bytesOf([...translation.end(), ended(reason)])
+    end: reason => bytesOf(over === undefined ? [...translation.end(), ended(reason)] : [])
   }
+  return { characters: () => translation.characters, encoding }
 }

@@ -3,6 +3,7 @@
 import * as Messages from "../../AgUi/Messages.ts"
 import { type AgUiEvent, given, type Interrupt, protocolVersion, type TokenUsage } from "../../AgUi/Protocol.ts"
 import type { Conversation, Part, RequestPart, ToolPart, Usage } from "../../Client/Conversation/Conversation.ts"
+import { callOf, waitingIn } from "../Streams/Inquiries.ts"
 import { Translation } from "./Translation.ts"
 
 /** The names that the client gave to a thread and a run. */
@@ -40,11 +41,6 @@ export const join = (
 export const correction = (conversation: Conversation): ReadonlyArray<AgUiEvent> =>
   Messages.snapshots([{ id: "", role: "assistant" }], Messages.fitting(Messages.messagesOf(conversation)))
 
-const callIn = (details: unknown): unknown =>
-  typeof details === "object" && details !== null
-    ? (("callId" in details ? details.callId : undefined) ?? ("toolCallId" in details ? details.toolCallId : undefined))
-    : undefined
-
 const approvalSchema = {
   type: "object",
   properties: { approved: { type: "boolean" }, reason: { type: "string" } },
@@ -60,7 +56,7 @@ const interruptOf = (request: RequestPart, parts: ReadonlyArray<Part>, names: Me
     const responseSchema = options === undefined ? {} : { enum: options }
     return { id, reason: "input_required", message: title, responseSchema, ...described }
   }
-  const callId = callIn(details)
+  const callId = callOf(request)
   const call = parts.findLast((part): part is ToolPart => part.type === "tool" && part.callId === callId)
   const message = description === undefined ? title : `${title}: ${description}`
   const named =
@@ -129,14 +125,3 @@ export const endOf = (
  */
 export const answerKey = ({ epoch }: Conversation, { seq }: RequestPart): string =>
   `ag-ui answer ${epoch.slice(0, 64)} ${seq}`
-
-/** The requests that wait for a person, the oldest first: those of a turn and those of none, or all. */
-export const waitingIn = (conversation: Conversation, turnId?: string): ReadonlyArray<RequestPart> =>
-  conversation.messages.flatMap(message =>
-    message.role === "agent" && (turnId === undefined || message.turnId === undefined || message.turnId === turnId)
-      ? message.parts.filter(
-          (part): part is RequestPart =>
-            (part.type === "question" || part.type === "approval") && part.status === "pending"
-        )
-      : []
-  )

@@ -105,14 +105,15 @@ export class Translation {
     return this.fold.conversation
   }
 
+  /** What is kept of the conversation, in characters. */
+  get characters(): number {
+    return this.fold.size
+  }
+
   /** The starts of what is in progress, without content. */
   begin(): ReadonlyArray<AgUiEvent> {
     for (const [part, known] of this.known) {
-      if (!("inProgress" in part)) continue
-      if (part.type === "text" || part.type === "reasoning") this.startText(part, known)
-      else if (part.type === "tool" && !known.isWritten) this.startTool(part, known)
-      else if (part.type === "step") this.startStep(part, known)
-      else if (part.type === "subagent") this.startSubagent(part, known)
+      if ("inProgress" in part && !(part.type === "tool" && known.isWritten)) this.start(part, known)
     }
     return this.take()
   }
@@ -197,24 +198,20 @@ export class Translation {
   }
 
   private change(part: Part, event: SessionEvent): void {
-    switch (part.type) {
-      case "text":
-      case "reasoning":
-        return this.text(part, event)
-      case "tool":
-        return this.tool(part, event)
-      case "plan":
-        return this.plan(part)
-      case "step": {
-        const known = this.knownOf(part)
-        if (!known.isOpen) this.startStep(part, known)
-        return
-      }
-      case "subagent": {
-        const known = this.knownOf(part)
-        if (!known.isOpen) this.startSubagent(part, known)
-      }
+    if (part.type === "text" || part.type === "reasoning") this.text(part, event)
+    else if (part.type === "tool") this.tool(part, event)
+    else if (part.type === "plan") this.plan(part)
+    else if (part.type === "step" || part.type === "subagent") {
+      const known = this.knownOf(part)
+      if (!known.isOpen) this.start(part, known)
     }
+  }
+
+  private start(part: Part, known: Known): void {
+    if (part.type === "text" || part.type === "reasoning") this.startText(part, known)
+    else if (part.type === "tool") this.startTool(part, known)
+    else if (part.type === "step") this.startStep(part, known)
+    else if (part.type === "subagent") this.startSubagent(part, known)
   }
 
   private text(part: TextPart, event: SessionEvent): void {
@@ -338,26 +335,18 @@ export class Translation {
   private close(part: Part, known: Known): void {
     if (!known.isOpen) return
     known.isOpen = false
-    const messageId = this.names.message(part)
-    switch (part.type) {
-      case "text":
-        this.events.push({ type: "TEXT_MESSAGE_END", messageId })
-        return
-      case "reasoning":
-        this.events.push({ type: "REASONING_MESSAGE_END", messageId }, { type: "REASONING_END", messageId })
-        return
-      case "tool":
-        this.events.push({ type: "TOOL_CALL_END", toolCallId: this.names.call(part) })
-        return
-      case "step":
-        this.steps.delete(known.name)
-        this.events.push({ type: "STEP_FINISHED", stepName: known.name })
-        return
-      case "subagent": {
-        const result = part.result ?? undefined
-        const members = result === undefined ? {} : { result }
-        this.events.push({ type: "SUBAGENT_FINISHED", subagentRunId: known.name, ...members })
-      }
+    const { events, names } = this
+    const messageId = names.message(part)
+    if (part.type === "text") events.push({ type: "TEXT_MESSAGE_END", messageId })
+    else if (part.type === "reasoning") {
+      events.push({ type: "REASONING_MESSAGE_END", messageId }, { type: "REASONING_END", messageId })
+    } else if (part.type === "tool") events.push({ type: "TOOL_CALL_END", toolCallId: names.call(part) })
+    else if (part.type === "step") {
+      this.steps.delete(known.name)
+      events.push({ type: "STEP_FINISHED", stepName: known.name })
+    } else if (part.type === "subagent") {
+      const result = part.result == null ? {} : { result: part.result }
+      events.push({ type: "SUBAGENT_FINISHED", subagentRunId: known.name, ...result })
     }
   }
 }

@@ -6,18 +6,15 @@ import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import {
   BadGateway,
-  BadRequest,
   Conflict,
   Forbidden,
   GatewayTimeout,
-  InternalServerError,
   NotFound,
   PayloadTooLarge,
-  ServiceUnavailable,
   Unauthorized
 } from "../../Http/ApiError.ts"
 import { HistoryBody, Part } from "../../Http/Contract.ts"
-import { GatewayAccess, HandshakeHeaders } from "../Api.ts"
+import { CallErrors, EventStreamText, GatewayAccess, HandshakeHeaders, ServerErrors } from "../Api.ts"
 import { ClientMessageId, described, Name, optional } from "../Protocol/Fields.ts"
 import * as Description from "./Description.ts"
 
@@ -70,9 +67,7 @@ const UiMessages = Schema.Array(
   })
 )
 
-const MessageStream = Schema.String.pipe(
-  HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/event-stream" })
-).annotations({ description: "A UI message stream (version 1)." })
+const MessageStream = EventStreamText.annotations({ description: "A UI message stream (version 1)." })
 
 const empty = (description: string) => HttpApiSchema.Empty(204).annotations({ description })
 
@@ -87,11 +82,8 @@ export const ChatRoutes = HttpApiGroup.make("chat")
       .setPath(Agent)
       .setPayload(SubmissionBody)
       .addSuccess(MessageStream)
-      .addError(Conflict.Wire)
-      .addError(NotFound.Wire)
+      .addError(CallErrors)
       .addError(PayloadTooLarge.Wire)
-      .addError(BadGateway.Wire)
-      .addError(GatewayTimeout.Wire)
       .middleware(GatewayAccess)
       .middleware(HistoryBody)
       .annotate(OpenApi.Transform, Description.send)
@@ -132,9 +124,7 @@ export const ChatRoutes = HttpApiGroup.make("chat")
       .addError(Forbidden.Wire)
       .annotate(OpenApi.Transform, Description.connect)
   )
-  .addError(BadRequest.Wire)
-  .addError(InternalServerError.Wire)
-  .addError(ServiceUnavailable.Wire)
+  .addError(ServerErrors)
   .annotate(Part, "chat")
   .annotate(OpenApi.Title, "Chats")
   .annotate(OpenApi.Description, "Sessions as chats for clients of the AI SDK, such as `useChat`.")

@@ -1,65 +1,50 @@
 /** The documentation of chats in the OpenAPI document: summaries, headers and examples. */
-import { operation, retryAfter } from "../../Http/OpenApi/Describe.ts"
+import { type Details, operation } from "../../Http/OpenApi/Describe.ts"
+import { eventStreamOf, errors as shared } from "../Streams/Description.ts"
 
-const turnId = "turn-5d0c2f6a9b1e4c7d8a3f5e6b7c8d9e0f"
+const turn = { createdAt: 1767225600000, turnId: "turn-5d0c2f6a9b1e4c7d8a3f5e6b7c8d9e0f" }
 
 const user = { id: "msg-1", role: "user", parts: [{ type: "text", text: "Why does the build fail?" }] }
 
-const stream = [
-  { type: "start", messageId: turnId, messageMetadata: { createdAt: 1767225600000, turnId } },
-  { type: "text-start", id: "7" },
-  { type: "text-delta", id: "7", delta: "A test fails." },
-  { type: "text-end", id: "7" },
-  { type: "message-metadata", messageMetadata: { status: "completed" } },
-  { type: "finish", finishReason: "stop" }
-]
-  .map(chunk => `data: ${JSON.stringify(chunk)}\n\n`)
-  .join("")
+const message = {
+  ...{ id: turn.turnId, role: "assistant", metadata: { ...turn, status: "completed" } },
+  parts: [{ type: "text", text: "A test fails.", state: "done" }]
+}
 
-const header = {
-  "x-vercel-ai-ui-message-stream": {
-    description: "The version of the stream.",
-    required: true,
-    schema: { type: "string" as const },
-    example: "v1"
-  }
+const stream = {
+  description: "The agent's message. It ends when the turn ends, or asks a person.",
+  headers: {
+    "x-vercel-ai-ui-message-stream": {
+      description: "The version of the stream.",
+      required: true,
+      schema: { type: "string" as const },
+      example: "v1"
+    }
+  },
+  example: eventStreamOf(
+    { type: "start", messageId: turn.turnId, messageMetadata: turn },
+    { type: "text-start", id: "7" },
+    { type: "text-delta", id: "7", delta: "A test fails." },
+    { type: "text-end", id: "7" },
+    { type: "message-metadata", messageMetadata: { status: "completed" } },
+    { type: "finish", finishReason: "stop" },
+    "[DONE]"
+  )
 }
 
 const errors = {
-  401: {
-    description: "The token is missing, invalid or expired.",
-    headers: {
-      "WWW-Authenticate": {
-        description: "The scheme to use.",
-        required: true,
-        schema: { type: "string" as const },
-        example: "Bearer"
-      }
-    },
-    example: { error: "The token has expired" }
-  },
-  403: {
-    description: "The identity may not use the gateway, or the page's origin may not.",
-    example: { error: "This origin may not connect" }
-  },
+  ...shared,
+  400: { example: { error: "Invalid request: id: has 257 characters; the limit is 256" } },
   404: { description: "The chat was deleted.", example: { error: 'There is no session "chat-1"' } },
   409: {
     description: "The chat is with an agent of another type.",
-    example: { error: 'The chat "chat-1" is with an agent of another type' }
-  },
-  502: { description: "The agent platform failed.", example: { error: "The agent platform answered 500" } },
-  503: {
-    description: "The service or the agent platform is unavailable, or has no capacity for this tenant at present.",
-    headers: { "Retry-After": retryAfter(1) },
-    example: { error: "The agent platform is unavailable" }
-  },
-  504: {
-    description: "The agent platform did not answer in time.",
-    example: { error: "The session did not become active in time" }
+    example: { error: 'The session "chat-1" is with an agent of another type' }
   }
 }
 
-const withId = { 400: { example: { error: "Invalid request: id: has 257 characters; the limit is 256" } } }
+/** An operation without a body. */
+const withoutBody = ({ answers, ...details }: Details) =>
+  operation({ never: [413], ...details, answers: { ...errors, ...answers } })
 
 export const send = operation({
   operationId: "sendChatMessage",
@@ -69,11 +54,7 @@ export const send = operation({
   requests: { message: { summary: "A message", value: { id: "chat-1", messages: [user] } } },
   answers: {
     ...errors,
-    200: {
-      description: "The agent's message. It ends when the turn ends, or asks a person.",
-      headers: header,
-      example: stream
-    },
+    200: stream,
     400: {
       example: {
         error:
@@ -83,65 +64,42 @@ export const send = operation({
     409: {
       description: "A history is not rewritten, or the state of the chat does not allow the message.",
       example: { error: 'The message "msg-1" was sent with another text, and a history is not rewritten' }
-    },
-    413: {
-      description: "The body, or what it contains, is over a limit.",
-      example: { error: "The request body has 16777217 bytes; the limit is 16777216" }
     }
   }
 })
 
-export const resume = operation({
+export const resume = withoutBody({
   operationId: "resumeChat",
   summary: "Follow the turn in progress",
   description: "Sends the agent's message in progress from its start, and then what is new.",
-  answers: { ...errors, ...withId, 200: { description: "The agent's message.", headers: header, example: stream } },
-  never: [413]
+  answers: { 200: stream }
 })
 
-export const stop = operation({
+export const stop = withoutBody({
   operationId: "stopChat",
   summary: "Stop the turn in progress",
-  description: "Interrupts the agent. To end the request of a stream does not.",
-  answers: { ...errors, ...withId },
-  never: [413]
+  description: "Interrupts the agent. To end the request of a stream does not."
 })
 
-export const messages = operation({
+export const messages = withoutBody({
   operationId: "listChatMessages",
   summary: "Read the messages of a chat",
   description: "The messages that are kept, for `messages` of `useChat`. None if the chat was never used.",
-  answers: {
-    ...errors,
-    ...withId,
-    200: {
-      description: "The messages.",
-      example: [
-        user,
-        {
-          id: turnId,
-          role: "assistant",
-          metadata: { createdAt: 1767225600000, turnId, status: "completed" },
-          parts: [{ type: "text", text: "A test fails.", state: "done" }]
-        }
-      ]
-    }
-  },
-  never: [413]
+  answers: { 200: { description: "The messages.", example: [user, message] } }
 })
 
-export const connect = operation({
+export const connect = withoutBody({
   operationId: "openChatSocket",
   security: [{ jwt: [] }],
   summary: "Follow chats by WebSocket",
   description:
     "Speaks the frames of `WebSocketChatTransport`: `send`, `resume` and `abort`, answered by `start`, `chunk`, `end`, `no-active` and `error`. `abort` stops the turn unless a `resume` of the chat follows within a second. A browser sends the token as a subprotocol: `causeway.v1, bearer.<token>`. The close codes are those of the gateway's WebSocket, such as 4501 when the token has expired.",
   answers: {
-    ...errors,
     400: { example: { error: "Invalid request: agentType: has 257 characters; the limit is 256" } },
     500: {
       description: "The WebSocket upgrade failed, or a defect of the service.",
       example: { error: "WebSocket upgrade failed: the request is not a WebSocket handshake" }
     }
-  }
+  },
+  never: []
 })

@@ -40,7 +40,7 @@ const errorOf = (reason: Reason): string | undefined => {
 const failed = (errorText: string): Buffer => Buffer.from(textOf([{ type: "error", errorText }]) + done)
 
 /** How a message is written from its beginning. */
-export const encodingOf = ({ client, stream }: Beginning): Encoding => ({
+export const encodingOf = ({ client, stream }: Pick<Beginning, "client" | "stream">): Encoding => ({
   start: Buffer.from(textOf(stream.begin(client)) + (stream.isEnded ? done : "")),
   isOver: stream.isEnded,
   events: frames => {

@@ -5,16 +5,12 @@
 import type { AgentMessage, Part, RequestPart } from "../../Client/Conversation/Conversation.ts"
 import * as Fold from "../../Client/Conversation/Fold.ts"
 import type { SessionEvent } from "../../Client/SessionModel.ts"
+import { isPending } from "../Streams/Inquiries.ts"
 import { type Chunk, chunksOf } from "./Chunks.ts"
 import { endOf, Parts, type Segment, type Shown, segmentsOf, startOf, type UiPart, uiOf } from "./UiMessage.ts"
 
 /** What a person has decided on a request for approval. */
 export type Decision = Required<Pick<RequestPart, "approved">> & Pick<RequestPart, "reason">
-
-const isRequest = (part: Part): part is RequestPart => part.type === "question" || part.type === "approval"
-
-const isPending = (part: Part | undefined): boolean =>
-  part !== undefined && isRequest(part) && part.status === "pending"
 
 const isDelta = (event: SessionEvent): event is SessionEvent & { readonly text: string } =>
   event.type === "text_delta" || event.type === "thinking_delta" || event.type === "tool_call_delta"

@@ -1,21 +1,35 @@
 /** The WebSocket of `WebSocketChatTransport`: the streams of several chats on one connection. */
-import { Deferred, Effect, Either, Exit, type Fiber, FiberId, Option, ParseResult, Schema, Scope } from "effect"
+import {
+  Deferred,
+  Effect,
+  Either,
+  Exit,
+  type Fiber,
+  FiberId,
+  Option,
+  ParseResult,
+  Schema,
+  Scope,
+  type Tracer
+} from "effect"
 import { excess, illFormedAt, isObject, mayBeIllFormed, parseChecked } from "../../base/Json/Parsing.ts"
 import type { ApiError } from "../../Http/ApiError.ts"
 import { describe, historyLimits } from "../../Http/Contract.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
-import { type Connection, type Handler, textFrames, type Upgrade } from "../../Http/WebSocket.ts"
+import type { Connection, Upgrade } from "../../Http/WebSocket.ts"
 import type { Authentication, Identity } from "../Authentication.ts"
-import { acceptBy, connectionSet, Handshakes, makeRunner } from "../Clients/Handshakes.ts"
+import { ClientSocket, type Clocks } from "../Clients/ClientSocket.ts"
+import { acceptBy, connectionSet, Handshakes, makeRunner, parentOf } from "../Clients/Handshakes.ts"
 import type { Settings, Slot } from "../Clients.ts"
-import { type CloseCode, closeCodes } from "../Protocol/Codes.ts"
+import * as GatewayMetrics from "../GatewayMetrics.ts"
+import { closeCodes } from "../Protocol/Codes.ts"
 import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
-import { TokenBucket } from "../Socket/Responder.ts"
 import { errorOf } from "../Streams/Errors.ts"
+import type { Thread } from "../Streams/Turns.ts"
 import { ChatFrame } from "./Api.ts"
-import { type Chat, Chats, type ChatsShape, type Followed } from "./Chats.ts"
+import { ChatRequest, sendFrame } from "./ChatRequest.ts"
+import type { Chats, Followed } from "./Chats.ts"
 import { hasExpired } from "./EventStream.ts"
-import { Follower, type Sink } from "./Follower.ts"
 
 /** How long after `abort` a client may resume before the turn is stopped. */
 const stopDelay = "1 second"
@@ -23,17 +37,10 @@ const stopDelay = "1 second"
 /** Bytes of a frame that count as one frame. */
 const countedBytes = 256 * 1024
 
-/** Number of frames above the rate limit that are answered with an error before the connection is closed. */
-const warnings = 100
-
 /** The services that all connections share. */
-interface Shared {
-  readonly chats: ChatsShape
+interface Shared extends Clocks {
+  readonly chats: Chats
   readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
-  /** Monotonic milliseconds. */
-  readonly now: () => number
-  /** Epoch milliseconds. */
-  readonly wallClock: () => number
 }
 
 const readFrame = Schema.decodeUnknownEither(ChatFrame, { errors: "all" })
@@ -63,92 +70,21 @@ const decode = (text: string): Either.Either<ChatFrame, Invalid> => {
   }))
 }
 
-/** One request of a connection: the stream of a turn. */
-class Request implements Sink {
-  private sequence = 0
-  private isOver = false
-  readonly follower: Follower
-  /** The turn that it follows. */
-  readonly turn = Deferred.unsafeMake<string, ApiError>(FiberId.none)
-
-  constructor(
-    readonly id: string,
-    readonly chatId: string,
-    tenant: string,
-    clients: ChatsShape["clients"],
-    private readonly connection: Connection,
-    private readonly onEnd: (request: Request) => void
-  ) {
-    this.follower = new Follower(this, tenant, clients)
-  }
-
-  get hasRoom(): boolean {
-    return this.connection.hasRoom && !this.isOver
-  }
-
-  get hasEnded(): boolean {
-    return this.isOver
-  }
-
-  send(chunks: ReadonlyArray<string>): void {
-    const id = JSON.stringify(this.id)
-    const frames = chunks.map(chunk =>
-      Buffer.from(`{"type":"chunk","requestId":${id},"sequence":${this.sequence++},"chunk":${chunk}}`)
-    )
-    this.connection.sendFrame(textFrames(frames))
-  }
-
-  answer(type: "start" | "end" | "no-active"): void {
-    this.connection.send(JSON.stringify({ type, requestId: this.id }))
-    if (type !== "start") this.end()
-  }
-
-  done(): void {
-    this.answer("end")
-  }
-
-  fail(errorText: string): void {
-    if (this.isOver) return
-    this.connection.send(JSON.stringify({ type: "error", requestId: this.id, errorText }))
-    this.end()
-  }
-
-  /** Ends it without an answer. What the client has sent is carried out. */
-  end(): void {
-    if (this.isOver) return
-    this.isOver = true
-    this.follower.end()
-    this.onEnd(this)
-  }
-}
-
-/** The connection of one client. It has no fiber. */
-class ChatConnection implements Handler {
-  private readonly requests = new Map<string, Request>()
+/** The connection of one client. */
+class ChatConnection extends ClientSocket {
+  private readonly requests = new Map<string, ChatRequest>()
   /** The turns that are about to be stopped, by chat. */
   private readonly stopping = new Map<string, Fiber.RuntimeFiber<void>>()
-  private readonly frames: TokenBucket
 
   constructor(
-    private readonly connection: Connection,
-    private readonly identity: Identity,
+    connection: Connection,
+    identity: Identity,
+    private readonly parent: Tracer.AnySpan | undefined,
     private readonly agentType: string,
-    private readonly slot: Slot,
+    slot: Slot,
     private readonly shared: Shared
   ) {
-    this.frames = new TokenBucket(messagesPerSecond, messagesPerSecond, shared.now())
-  }
-
-  get tenant(): string {
-    return this.identity.tenant
-  }
-
-  onOpen(): void {
-    this.slot.offer({ onReclaim: () => this.close(closeCodes.rateLimited) })
-  }
-
-  onBlocked(): void {
-    this.connection.pause()
+    super(connection, identity, slot, shared, countedBytes)
   }
 
   onRoom(): void {
@@ -157,37 +93,23 @@ class ChatConnection implements Handler {
       if (!this.connection.hasRoom) return
       // The next time it is the last one.
       if (this.requests.delete(request.id)) this.requests.set(request.id, request)
-      request.follower.onRoom()
+      request.onRoom()
     }
   }
 
-  onTick(): void {
-    const { expiresAt } = this.identity
-    if (expiresAt === undefined || this.shared.wallClock() < expiresAt) return
+  protected override onExpired(): void {
     // The package takes any end of a connection for a failure of the network, and resumes.
     for (const request of [...this.requests.values()]) request.fail(hasExpired)
-    this.close(closeCodes.tokenExpired)
-  }
-
-  onControl(): void {
-    const taken = this.take(0)
-    if (!taken.taken && taken.refusals > warnings) this.close(closeCodes.rateLimited)
   }
 
   onClosing(): void {
     for (const request of [...this.requests.values()]) request.end()
   }
 
-  onClosed(): void {
-    this.onClosing()
-    this.slot.release()
-  }
-
-  onMessage(data: Buffer, isBinary: boolean): void {
-    if (isBinary) return this.close(closeCodes.protocol)
-    const taken = this.take(data.length)
-    if (!taken.taken && taken.refusals > warnings) return this.close(closeCodes.rateLimited)
-    const decoded = decode(data.toString("utf8"))
+  protected onText(text: string, isTooMany: boolean): void {
+    const decoded = decode(text)
+    const type = Either.isRight(decoded) ? `chat_${decoded.right.type}` : GatewayMetrics.invalid
+    GatewayMetrics.received.increment(type, this.shared.chats.turns.clients.tags)
     if (Either.isLeft(decoded)) {
       const { error, requestId } = decoded.left
       return requestId === undefined ? this.close(closeCodes.protocol) : this.refuse(requestId, error)
@@ -195,18 +117,10 @@ class ChatConnection implements Handler {
     const frame = decoded.right
     if (frame.type === "abort") return this.abort(frame.requestId)
     const { size } = this.requests
-    if (!taken.taken) return this.refuse(frame.requestId, `More than ${messagesPerSecond} frames in a second`)
+    if (isTooMany) return this.refuse(frame.requestId, `More than ${messagesPerSecond} frames in a second`)
     if (size >= requestsInFlight) return this.refuse(frame.requestId, `${size} requests are in progress`)
     if (this.requests.has(frame.requestId)) return this.refuse(frame.requestId, "The requestId is in use")
     this.begin(frame)
-  }
-
-  /** Counts a frame. To parse a large one takes long, so that it counts as several. */
-  private take(bytes: number): ReturnType<TokenBucket["take"]> {
-    const now = this.shared.now()
-    let taken = this.frames.take(now)
-    for (let left = bytes - countedBytes; left > 0 && taken.taken; left -= countedBytes) taken = this.frames.take(now)
-    return taken
   }
 
   private begin(frame: Exclude<ChatFrame, { readonly type: "abort" }>): void {
@@ -215,7 +129,8 @@ class ChatConnection implements Handler {
     const caller = { tenant, actor }
     const chat = this.chatOf(frame.id)
     const scope = Effect.runSync(Scope.make())
-    const request = new Request(frame.requestId, frame.id, tenant, chats.clients, this.connection, ended => {
+    const { clients } = chats.turns
+    const request = new ChatRequest(frame.requestId, frame.id, tenant, clients, this.connection, ended => {
       this.requests.delete(ended.id)
       run(Scope.close(scope, Exit.void))
     })
@@ -227,29 +142,36 @@ class ChatConnection implements Handler {
       Effect.gen(function* () {
         Deferred.unsafeDone(request.turn, Effect.succeed(target.turnId))
         if (request.hasEnded) return
-        const subscribed = chats.clients.sessions.subscribe(caller, sessionId, request.follower.feed)
-        const subscription = yield* Effect.mapError(subscribed, errorOf)
-        const beginning = yield* chats.begin(subscription, target)
+        const subscription = yield* clients.sessions.subscribe(caller, sessionId, request.feed)
+        const begun = yield* chats.turns.begin(subscription, chats.beginning(subscription, target))
         if (frame.type === "resume") request.answer("start")
-        request.follower.begin(subscription, beginning)
-      })
+        request.begin(subscription, begun)
+      }).pipe(Effect.mapError(errorOf))
     const noTurn = Effect.sync(() => request.answer("no-active"))
     run(
       found.pipe(
         Effect.tapError(error => Deferred.fail(request.turn, error)),
         Effect.flatMap(Option.match({ onNone: () => noTurn, onSome: follow })),
-        Effect.catchAll(({ error }) => Effect.sync(() => request.fail(error))),
+        Effect.catchAll(({ error }) => {
+          request.fail(error)
+          return Effect.annotateLogs(Effect.logDebug("A request failed"), { reason: error })
+        }),
         Effect.catchAllDefect(defect => {
           request.fail("Internal error")
           return Effect.logError("A request of a chat has failed", defect)
         }),
         Scope.extend(scope),
-        Effect.annotateLogs({ tenant, actor })
+        Effect.annotateLogs({ tenant, actor }),
+        // A stack would keep the connection in memory.
+        Effect.withSpan(`Chat.${frame.type}`, {
+          ...{ kind: "server", captureStackTrace: false, attributes: { tenant } },
+          parent: this.parent
+        })
       )
     )
   }
 
-  private chatOf(id: string): Chat {
+  private chatOf(id: string): Thread {
     return { agentType: this.agentType, id }
   }
 
@@ -281,11 +203,7 @@ class ChatConnection implements Handler {
   }
 
   private refuse(requestId: string, errorText: string): void {
-    this.connection.send(JSON.stringify({ type: "error", requestId, errorText }))
-  }
-
-  private close({ code, name }: CloseCode): void {
-    this.connection.close({ code, reason: name })
+    sendFrame(this.connection, this.shared.chats.turns.clients, { type: "error", requestId, errorText })
   }
 }
 
@@ -293,23 +211,22 @@ type Connect = (handshake: Parameters<Handshakes["identify"]>[0], agentType: str
 
 /** Accepts clients until the scope closes. */
 export const make = (
-  settings: Settings
-): Effect.Effect<Connect, never, Chats | Authentication | DrainingSignal | Scope.Scope> =>
+  settings: Settings,
+  chats: Chats
+): Effect.Effect<Connect, never, Authentication | DrainingSignal | Scope.Scope> =>
   Effect.gen(function* () {
-    const chats = yield* Chats
     const clock = yield* Effect.clock
     const run = yield* makeRunner
     const handshakes = yield* Handshakes.make(settings.connections)
     const { unsentBytes } = settings
     // A frame has the names of its members in addition to what a body has.
     const connections = yield* connectionSet({ messageBytes: historyLimits.bytes + 1024, unsentBytes })
-    const wallClock = () => clock.unsafeCurrentTimeMillis()
-    const shared: Shared = { chats, run, now: connections.now, wallClock }
+    const shared: Shared = { chats, run, now: () => clock.unsafeCurrentTimeMillis(), monotonic: connections.now }
     return (handshake, agentType) =>
       Effect.map(handshakes.identify(handshake), identity => ({
         connections,
-        accept: acceptBy(chats.clients.takeSlot, identity.tenant, (connection, slot) => {
-          return new ChatConnection(connection, identity, agentType, slot, shared)
+        accept: acceptBy(chats.turns.clients.takeSlot, identity.tenant, (connection, slot) => {
+          return new ChatConnection(connection, identity, parentOf(handshake), agentType, slot, shared)
         })
       }))
   })

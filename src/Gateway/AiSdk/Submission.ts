@@ -1,6 +1,13 @@
 /** What a client that sends messages wants: a new turn, an answer to the agent, or the stream of a turn. Pure. */
 import type { AgentMessage, Conversation, RequestPart } from "../../Client/Conversation/Conversation.ts"
-import { BadRequest, Conflict } from "../../Http/ApiError.ts"
+import {
+  conflict,
+  invalid,
+  type Plan as PlanOf,
+  type Refusal,
+  type Reply,
+  type Target as Turn
+} from "../Streams/Plan.ts"
 import type { Decision } from "./MessageStream.ts"
 import { answerIdOf, answerText, Parts, type Shown, segmentsOf, type UiPart, userIdOf } from "./UiMessage.ts"
 
@@ -20,8 +27,7 @@ export interface Submission {
 }
 
 /** The message of a turn that a client gets. */
-export interface Target {
-  readonly turnId: string
+export interface Target extends Turn {
   /** Only what follows the question with this `seq`. */
   readonly after?: number
   /** What the client's user has decided, by the `seq` of the request. */
@@ -30,31 +36,12 @@ export interface Target {
   readonly client?: ReadonlyArray<UiPart>
 }
 
-/** An answer to the agent. */
-export interface Reply {
-  readonly requestId: string
-  readonly answer: unknown
-  readonly clientMessageId: string
-}
-
-/** What is to be done, before the client gets the stream of the target. */
-export type Plan =
-  | { readonly is: "attach"; readonly target: Target }
-  | { readonly is: "send"; readonly content: string; readonly clientMessageId: string }
-  | { readonly is: "answer"; readonly replies: ReadonlyArray<Reply>; readonly target: Target }
-  | { readonly is: "refused"; readonly error: BadRequest | Conflict }
-
-const invalid = (error: string): Plan => ({
-  is: "refused",
-  error: new BadRequest({ error: `Invalid request: ${error}` })
-})
-
-const conflict = (error: string): Plan => ({ is: "refused", error: new Conflict({ error }) })
+type Plan = PlanOf<Target>
 
 const quoted = (text: string): string => JSON.stringify(text.slice(0, 64))
 
 /** The text of a user's message, or why it cannot be sent. The platform takes text alone. */
-const textOf = ({ parts }: ClientMessage, place: string): string | Plan => {
+const textOf = ({ parts }: ClientMessage, place: string): string | Refusal => {
   const texts: Array<string> = []
   for (const [index, { text, type }] of parts.entries()) {
     if (type !== "text" || typeof text !== "string") {
@@ -100,7 +87,7 @@ const knownMessage = (conversation: Conversation, id: string): Known | undefined
  * The answers that a message may have been, the newest first: questions keep no id of the message that answered them. The
  * receipt of an answer says whether it was.
  */
-export const earlierAnswers = (conversation: Conversation, text: string, clientMessageId: string) =>
+const earlierAnswers = (conversation: Conversation, text: string, clientMessageId: string) =>
   answered(conversation)
     .flatMap(([{ turnId }, { answer, requestId, seq }]) =>
       answer === text && turnId !== undefined
@@ -137,7 +124,7 @@ const userPlan = (conversation: Conversation, { messages, trigger }: Submission,
   }
   return conversation.waiting.length > 0
     ? conflict("The agent waits for an approval: answer it first")
-    : { is: "send", content: text, clientMessageId: id }
+    : { is: "send", content: text, clientMessageId: id, earlier: earlierAnswers(conversation, text, id) }
 }
 
 /** What the client's user has decided, by the id of the approval. */

@@ -15,6 +15,8 @@ import type {
   Usage,
   UserMessage
 } from "../../Client/Conversation/Conversation.ts"
+import { given } from "../../Client/Conversation/State.ts"
+import { callOf } from "../Streams/Inquiries.ts"
 
 /** What this service says about a message. */
 export interface Metadata {
@@ -32,18 +34,13 @@ export interface Metadata {
   readonly usage?: Usage
 }
 
-export interface TextUiPart {
-  readonly type: "text"
+interface Written {
   readonly text: string
   readonly state: "streaming" | "done"
 }
 
-export interface ReasoningUiPart {
-  readonly type: "reasoning"
-  readonly id: string
-  readonly text: string
-  readonly state: "streaming" | "done"
-}
+export type TextUiPart = Written & { readonly type: "text" }
+export type ReasoningUiPart = Written & { readonly type: "reasoning"; readonly id: string }
 
 /** An approval of a tool call. */
 export interface Approval {
@@ -129,13 +126,9 @@ const noAnswer = "The turn ended without an answer"
 const approvalOf = ({ approvalId, request }: Shown, descriptor: unknown): Approval | undefined => {
   if (request === undefined) return undefined
   const { approved = false, description, reason, status } = request
-  return {
-    id: approvalId,
-    ...(descriptor === undefined || descriptor === null ? {} : { descriptor }),
-    ...(description !== undefined && { requestReason: description }),
-    ...(status === "answered" && { approved, ...(reason !== undefined && { reason }) }),
-    ...(status === "expired" && { approved: false, reason: noAnswer })
-  }
+  const asked = { id: approvalId, descriptor: descriptor ?? undefined, requestReason: description }
+  if (status === "answered") return given<Approval>({ ...asked, approved, reason })
+  return given<Approval>(status === "expired" ? { ...asked, approved: false, reason: noAnswer } : asked)
 }
 
 /** A tool call with the request for its approval. `isEnded` is whether its turn has ended. */
@@ -188,14 +181,6 @@ const dataUi = (part: Exclude<Part, TextPart | ToolPart>): DataUiPart => {
   return { type: `data-${type.replaceAll("_", "-")}`, id: String(seq), data: safe(shown) }
 }
 
-/** The id of the call that a request for approval names. */
-const namedCall = ({ details }: RequestPart): string | undefined => {
-  if (typeof details !== "object" || details === null) return undefined
-  const { callId, toolCallId } = details as { readonly callId?: unknown; readonly toolCallId?: unknown }
-  const id = toolCallId ?? callId
-  return typeof id === "string" ? id : undefined
-}
-
 /** A part of a message that is shown, with what it is made of. */
 export interface Shown {
   /** Unique in the session, and the same each time. */
@@ -221,7 +206,7 @@ export class Parts {
     const key = String(part.seq)
     const approvalId = part.type === "approval" ? this.unique(part.requestId, key) : ""
     if (part.type === "approval") {
-      const call = this.calls.get(namedCall(part) ?? "")
+      const call = this.calls.get(callOf(part) ?? "")
       if (call !== undefined) return Object.assign(call, { request: part, approvalId })
     }
     const call = part.type === "tool" ? part.callId : part.type === "approval" ? `approval-${part.requestId}` : ""
@@ -301,12 +286,7 @@ export const startOf = ({ turnId }: AgentMessage, { createdAt }: Pick<Segment, "
 export const endOf = ({ error, reason, status, usage }: AgentMessage): Omit<Metadata, "createdAt" | "turnId"> =>
   status === undefined || status === "running"
     ? {}
-    : {
-        status,
-        ...(error !== undefined && { error }),
-        ...(reason !== undefined && { reason }),
-        ...(usage !== undefined && { usage })
-      }
+    : given<Omit<Metadata, "createdAt" | "turnId">>({ status, error, reason, usage })
 
 /** The parts of a segment. */
 export const partsOf = (message: AgentMessage, { from, to }: Pick<Segment, "from" | "to">): ReadonlyArray<UiPart> => {

@@ -1,6 +1,8 @@
 /** The handshakes of WebSockets: which clients may connect, and what all their connections have in common. */
 
-import { type Context, Duration, Effect, type Fiber, FiberSet, Scope } from "effect"
+import * as Headers from "@effect/platform/Headers"
+import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
+import { type Context, Duration, Effect, type Fiber, FiberSet, Option, Scope } from "effect"
 import * as Supervision from "../../base/Supervision.ts"
 import { type ApiError, ServiceUnavailable, statusOf } from "../../Http/ApiError.ts"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
@@ -10,8 +12,8 @@ import type { Credentials } from "../../Http/Identity.ts"
 import * as WebSocket from "../../Http/WebSocket.ts"
 import type { HandshakeHeaders } from "../Api.ts"
 import { Authentication, type Identity } from "../Authentication.ts"
-import type { Claim } from "../FairPool.ts"
 import { type CloseCode, closeCodes } from "../Protocol/Codes.ts"
+import type { Slot } from "./ClientSocket.ts"
 import { foreignOrigin, identify, tokenOf } from "./Credentials.ts"
 
 /** In milliseconds. */
@@ -29,6 +31,10 @@ interface Handshake {
   readonly headers: HandshakeHeaders
   readonly incoming: Pick<Incoming, "authorization" | "upgradeProblem"> & Credentials
 }
+
+/** The span that a handshake names, if any. */
+export const parentOf = ({ headers }: Pick<Handshake, "headers">) =>
+  Option.getOrUndefined(HttpTraceContext.fromHeaders(Headers.fromInput(headers)))
 
 const subprotocolsOf = (headers: HandshakeHeaders) => offeredBy(headers["sec-websocket-protocol"])
 
@@ -119,9 +125,6 @@ export const connectionSet = (settings: Pick<WebSocket.Settings, "messageBytes" 
     goingAway: closeOf(closeCodes.goingAway),
     drainInterval: timing.drainInterval
   })
-
-/** The slot of a connection, as `Clients` has it. */
-type Slot = Pick<Claim, "offer" | "release">
 
 /** Connects a client if there is a slot for its tenant. */
 export const acceptBy =

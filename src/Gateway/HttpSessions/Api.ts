@@ -4,19 +4,9 @@ import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
-import {
-  BadGateway,
-  BadRequest,
-  Conflict,
-  GatewayTimeout,
-  Gone,
-  InternalServerError,
-  NotFound,
-  PayloadTooLarge,
-  ServiceUnavailable
-} from "../../Http/ApiError.ts"
+import { Conflict, GatewayTimeout, Gone, NotFound, PayloadTooLarge } from "../../Http/ApiError.ts"
 import { ObjectBody, Part } from "../../Http/Contract.ts"
-import { GatewayAccess } from "../Api.ts"
+import { CallErrors, GatewayAccess, ServerErrors } from "../Api.ts"
 import { ClientMessageId, Cursor, described, Identifier, optional, Session, SessionId } from "../Protocol/Fields.ts"
 import { listedSessions } from "../Protocol/Limits.ts"
 import {
@@ -148,9 +138,6 @@ const done = empty(204, "It was done.")
 /** The errors of requests that the node of the session executes. */
 const NodeErrors = Schema.Union(NotFound.Wire, GatewayTimeout.Wire)
 
-/** The errors of requests that the agent takes part in. */
-const CallErrors = Schema.Union(NotFound.Wire, Conflict.Wire, BadGateway.Wire, GatewayTimeout.Wire)
-
 /** Sessions over HTTP, under any prefix. */
 export const SessionRoutes = HttpApiGroup.make("sessions")
   .add(
@@ -248,10 +235,8 @@ export const SessionRoutes = HttpApiGroup.make("sessions")
       .addError(Gone.Wire)
       .annotate(OpenApi.Transform, Description.events)
   )
-  .addError(BadRequest.Wire)
+  .addError(ServerErrors)
   .addError(PayloadTooLarge.Wire)
-  .addError(InternalServerError.Wire)
-  .addError(ServiceUnavailable.Wire)
   .middleware(GatewayAccess)
   .annotate(Part, "sessions")
   .annotate(OpenApi.Title, "Sessions")

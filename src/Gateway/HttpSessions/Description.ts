@@ -1,6 +1,7 @@
 /** The documentation of sessions over HTTP in the OpenAPI document: summaries, headers and examples. */
 import { isObject, type JsonObject } from "../../base/Json/Parsing.ts"
-import { type Details, type Header, operation, retryAfter } from "../../Http/OpenApi/Describe.ts"
+import { type Details, type Header, operation } from "../../Http/OpenApi/Describe.ts"
+import { errors as shared } from "../Streams/Description.ts"
 
 /** The example id: a time, and 24 random digits. */
 const id = "019b76da80009f86d081884c7d659a2feaa0"
@@ -61,11 +62,6 @@ const header = (description: string, example: string, required = false): Header 
 
 const missing = { description: "There is no such session.", example: { error: `There is no session "${id}"` } }
 
-const tooLarge = {
-  description: "The body, or what it contains, is over a limit.",
-  example: { error: "The request body has 1048577 bytes; the limit is 1048576" }
-}
-
 const notNow = (error: string) => ({
   description: "The state of the session does not allow it.",
   // Only a 503 says when to try again.
@@ -74,30 +70,7 @@ const notNow = (error: string) => ({
 })
 
 /** The errors of requests to the agent. */
-const errors = {
-  401: {
-    description: "The token is missing, invalid or expired.",
-    headers: { "WWW-Authenticate": header("The scheme to use.", "Bearer", true) },
-    example: { error: "The token has expired" }
-  },
-  403: {
-    description: "The identity may not use the gateway, or the page's origin may not.",
-    example: { error: "This origin may not connect" }
-  },
-  404: missing,
-  409: notNow("The session has no turn in progress"),
-  413: tooLarge,
-  502: { description: "The agent platform failed.", example: { error: "The agent platform answered 500" } },
-  503: {
-    description: "The service or the agent platform is unavailable, or has no capacity for this tenant at present.",
-    headers: { "Retry-After": retryAfter(1) },
-    example: { error: "The agent platform is unavailable" }
-  },
-  504: {
-    description: "The agent platform, or the node of the session, did not answer in time.",
-    example: { error: "The session did not become active in time" }
-  }
-}
+const errors = { ...shared, 404: missing, 409: notNow("The session has no turn in progress") }
 
 export const create = operation({
   operationId: "createSession",

@@ -248,7 +248,7 @@ export const make = Effect.gen(function* () {
   const clients = yield* Clients
   const draining = yield* DrainingSignal
   const followed = yield* Followed.make
-  const streams = yield* EventStreams.make
+  const streams = yield* EventStreams.make("durable_streams")
   const pool = sharedPool("capacity for pages of events", pages)
 
   const read =

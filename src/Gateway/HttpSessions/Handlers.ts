@@ -8,9 +8,9 @@ import { Clients } from "../Clients.ts"
 import type { Conversations } from "../Conversations.ts"
 import type { Answer, AnswerOf } from "../Protocol/Answer.ts"
 import type { Session } from "../Protocol/Fields.ts"
-import type { Call, Refused, RequestError } from "../Requests.ts"
-import type { Caller, CreateSession } from "../Sessions.ts"
-import { errorOf } from "../Streams/Errors.ts"
+import type { Call } from "../Requests.ts"
+import type { CreateSession } from "../Sessions.ts"
+import { asCaller, callerOf } from "../Streams/Caller.ts"
 import { HttpSessions } from "./Endpoints.ts"
 import * as Events from "./Events.ts"
 
@@ -18,24 +18,6 @@ type Answering = Effect.Effect<Reply.Reply, ApiError>
 
 /** Names the requests of HTTP clients to other nodes. */
 const id = "http"
-
-/** The client of a request, which `GatewayAccess` has identified. */
-const callerOf = ({ identity }: Incoming): Caller => ({ tenant: identity!.tenant!, actor: identity!.actor! })
-
-/** Runs the work for a request with its client in log lines and spans. */
-const asCaller = <A>(
-  incoming: Incoming,
-  work: (caller: Caller) => Effect.Effect<A, RequestError | Refused>
-): Effect.Effect<A, ApiError> =>
-  Effect.suspend(() => {
-    const caller = callerOf(incoming)
-    const { actor, tenant } = caller
-    return Effect.mapError(work(caller), errorOf).pipe(
-      Effect.tapError(({ error }) => Effect.annotateLogs(Effect.logDebug("A request failed"), { reason: error })),
-      Effect.annotateLogs({ tenant, actor }),
-      Effect.tap(Effect.annotateCurrentSpan("tenant", tenant))
-    )
-  })
 
 const json = (answer: object, status = 200): Reply.Reply => ({ ...Reply.json(JSON.stringify(answer)), status })
 

@@ -4,10 +4,11 @@
 import { Effect, Either, type Fiber, FiberId } from "effect"
 import type { LogValue } from "../../base/Observability/LogValue.ts"
 import * as FrameSummary from "../../base/Observability/LogValue.ts"
-import type { Connection, Handler } from "../../Http/WebSocket.ts"
+import type { Connection } from "../../Http/WebSocket.ts"
+import { ClientSocket, type Clocks } from "../Clients/ClientSocket.ts"
 import type { Slot } from "../Clients.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
-import { type CloseCode, closeCodes } from "../Protocol/Codes.ts"
+import { closeCodes } from "../Protocol/Codes.ts"
 import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
 import type { Request } from "../Protocol/Request.ts"
 import { encode } from "../Protocol.ts"
@@ -23,7 +24,7 @@ import {
   type RequestError,
   smallFrame
 } from "../Requests.ts"
-import { type Client, Responder, TokenBucket } from "./Responder.ts"
+import { type Client, Responder } from "./Responder.ts"
 import { type Shared as SharedBySubscriptions, Subscriptions } from "./Subscriptions.ts"
 
 /** A unit of work in a queue. */
@@ -87,9 +88,6 @@ const isInOrder = (request: Call): boolean => {
 
 const stopRequests = new Set<Request["type"]>(["stop_session", "delete_session"])
 
-/** Number of messages above the rate limit that are answered with an error before the connection is closed. */
-const warnings = 100
-
 /** Concurrent file calls of one connection. Others wait, because answers may be large. */
 const fileCalls = 4
 
@@ -102,15 +100,11 @@ const stopped: Failure = {
 }
 
 /** The services and settings that all connections share. */
-export interface Shared extends SharedBySubscriptions {
-  /** Epoch milliseconds, for timestamps and the expiry of credentials. */
-  readonly now: () => number
-}
+export interface Shared extends SharedBySubscriptions, Clocks {}
 
 /** The connection of one client. It has no fiber. Each request has one while it is carried out. */
-export class ClientConnection implements Handler {
+export class ClientConnection extends ClientSocket {
   private readonly responder: Responder
-  private readonly messages: TokenBucket
   private readonly inFlight = new Map<string, Fiber.RuntimeFiber<void> | undefined>()
   private readonly subscriptions: Subscriptions
   private readonly queues = new SerialQueues<Failure>()
@@ -118,45 +112,26 @@ export class ClientConnection implements Handler {
   private files: Effect.Semaphore | undefined
 
   constructor(
-    private readonly connection: Connection,
+    connection: Connection,
     private readonly client: Client,
-    private readonly slot: Slot,
+    slot: Slot,
     private readonly shared: Shared
   ) {
-    this.messages = new TokenBucket(messagesPerSecond, messagesPerSecond, shared.monotonic())
+    super(connection, client.identity, slot, shared)
     this.responder = new Responder(connection, client, shared)
     this.subscriptions = new Subscriptions(this.responder, client.identity, shared, () =>
       this.close(closeCodes.slowConsumer)
     )
   }
 
-  get tenant(): string {
-    return this.client.identity.tenant
-  }
-
-  onOpen(): void {
-    this.slot.offer({ onReclaim: () => this.displace() })
+  override onOpen(): void {
+    super.onOpen()
     this.shared.debug?.("A client has connected", { tenant: this.client.identity.tenant })
-  }
-
-  /** Closes the connection, so that another tenant gets its slot. */
-  displace(): void {
-    this.close(closeCodes.rateLimited)
-  }
-
-  onBlocked(): void {
-    // Requests are read only while the client reads.
-    this.connection.pause()
   }
 
   onRoom(): void {
     this.connection.resume()
     this.responder.onRoom()
-  }
-
-  onTick(): void {
-    const { expiresAt } = this.client.identity
-    if (expiresAt !== undefined && this.shared.now() >= expiresAt) this.close(closeCodes.tokenExpired)
   }
 
   onClosing(): void {
@@ -165,37 +140,18 @@ export class ClientConnection implements Handler {
     this.inFlight.clear()
   }
 
-  onClosed(): void {
-    this.onClosing()
-    this.slot.release()
-  }
-
-  /** Pings and pongs count as messages. */
-  onControl(): void {
-    const taken = this.messages.take(this.shared.monotonic())
-    if (!taken.taken && taken.refusals > warnings) this.close(closeCodes.rateLimited)
-  }
-
-  onMessage(data: Buffer, isBinary: boolean): void {
-    if (isBinary) return this.close(closeCodes.protocol)
-    const taken = this.messages.take(this.shared.monotonic())
-    if (!taken.taken && taken.refusals > warnings) return this.close(closeCodes.rateLimited)
-    const text = data.toString("utf8")
+  protected onText(text: string, isTooMany: boolean): void {
     // Above the rate limit only a small frame is decoded, for its id.
     const decoded =
-      taken.taken || text.length <= smallFrame ? decodeRequest(text) : Either.left({ id: undefined, ...tooMany })
+      !isTooMany || text.length <= smallFrame ? decodeRequest(text) : Either.left({ id: undefined, ...tooMany })
     GatewayMetrics.received.increment(
       Either.isRight(decoded) ? decoded.right.type : GatewayMetrics.invalid,
       this.shared.tags
     )
     const frame = this.shared.debug === undefined ? undefined : FrameSummary.ofText(text)
-    if (!taken.taken) return this.responder.refuse(Either.merge(decoded).id, tooMany, frame)
+    if (isTooMany) return this.responder.refuse(Either.merge(decoded).id, tooMany, frame)
     if (Either.isRight(decoded)) this.onRequest(decoded.right, frame)
     else this.responder.refuse(decoded.left.id, decoded.left, frame)
-  }
-
-  private close({ code, name }: CloseCode): void {
-    this.connection.close({ code, reason: name })
   }
 
   private onRequest(request: Request, frame: LogValue | undefined): void {

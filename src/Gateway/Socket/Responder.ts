@@ -8,6 +8,7 @@ import type { MetricTags } from "../../base/Observability/MetricTags.ts"
 import { type Connection, textFrames } from "../../Http/WebSocket.ts"
 import { turnOf } from "../../Upstream/PlatformSocket.ts"
 import type { Identity } from "../Authentication.ts"
+import { TokenBucket } from "../Clients/ClientSocket.ts"
 import type { Outbox } from "../Clients/Feed.ts"
 import type { Claim, FairPool } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
@@ -15,31 +16,6 @@ import { type Answer, type AnswerOf, errorAnswer } from "../Protocol/Answer.ts"
 import { encode } from "../Protocol.ts"
 import { type Failure, Refused } from "../Requests.ts"
 import type { Frame } from "../Sessions.ts"
-
-export class TokenBucket {
-  private tokens: number
-  private refusals = 0
-
-  constructor(
-    private readonly capacity: number,
-    private readonly perSecond: number,
-    private at: number
-  ) {
-    this.tokens = capacity
-  }
-
-  /** Takes a token, or returns how many calls were refused since the bucket was last full. */
-  take(now: number): { readonly taken: true } | { readonly taken: false; readonly refusals: number } {
-    this.tokens = Math.min(this.capacity, this.tokens + ((now - this.at) * this.perSecond) / 1000)
-    this.at = now
-    if (this.tokens >= this.capacity - 1) this.refusals = 0
-    if (this.tokens >= 1) {
-      this.tokens--
-      return { taken: true }
-    }
-    return { taken: false, refusals: ++this.refusals }
-  }
-}
 
 /** Bytes of an event up to which a copy of it after the head of its frame costs less than a second write. */
 const copied = 4096

@@ -14,6 +14,7 @@ import {
 } from "../../Http/ApiError.ts"
 import { type ErrorCode, errorMeanings } from "../Protocol/Codes.ts"
 import { type Failure, failureOf, Refused, type RequestError } from "../Requests.ts"
+import type { SessionUnreadable } from "../SessionEvents.ts"
 
 type ErrorClass = new (props: {
   readonly error: string
@@ -45,6 +46,14 @@ const ofFailure = ({ code, message, retryable = errorMeanings[code].retryable }:
   return new ErrorOf({ error: message, headers: retryable ? ServiceUnavailable.retryAfter() : {} })
 }
 
+/** Why a request has failed. */
+export type Failed = RequestError | Refused | SessionUnreadable | ApiError
+
 /** The answer to a failed request. */
-export const errorOf = (error: RequestError | Refused): ApiError =>
-  ofFailure(error instanceof Refused ? error.failure : failureOf(error))
+export const errorOf = (error: Failed): ApiError => {
+  if (error instanceof Refused) return ofFailure(error.failure)
+  if ("error" in error) return error
+  return error._tag === "SessionUnreadable"
+    ? new InternalServerError({ error: "The history cannot be read" })
+    : ofFailure(failureOf(error))
+}

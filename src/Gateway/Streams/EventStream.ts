@@ -11,6 +11,7 @@ import { Feed, type FeedOwner, type Outbox, type Range } from "../Clients/Feed.t
 import type { ClientsShape, Slot } from "../Clients.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { Caller, Frame, Subscription } from "../Sessions.ts"
+import type { Kept } from "./Kept.ts"
 
 /** In milliseconds. */
 export const timing = {
@@ -35,7 +36,7 @@ export interface Client {
 
 /**
  * Why a stream ends: `complete` is the encoding's own end, `unreadable` that of a history, and `busy` that another client
- * needs the slot.
+ * needs the slot or the memory.
  */
 export type Reason =
   | "complete"
@@ -84,6 +85,8 @@ export interface Shared {
 export interface Beginning extends Pick<Range, "after" | "maySkip"> {
   readonly subscription: Subscription
   readonly encoding: Encoding
+  /** What the encoding keeps of the conversation. */
+  readonly kept?: Kept
 }
 
 /** One stream. It has no fiber. */
@@ -136,7 +139,7 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
 
   onOpen(outlet: Outlet): void {
     this.outlet = outlet
-    const { encoding, subscription, ...range } = this.beginning!
+    const { encoding, kept, subscription, ...range } = this.beginning!
     if (encoding.start !== undefined) this.write(encoding.start)
     if (encoding.isOver === true) return this.end("complete")
     // The session may have been deleted in the meantime.
@@ -144,6 +147,7 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
     const { duration = Number.POSITIVE_INFINITY } = encoding
     this.endAt = this.shared.now() + duration * (0.95 + 0.1 * this.shared.random())
     this.slot.offer({ onReclaim: () => this.end("busy") })
+    kept?.offer(() => this.end("busy"))
     this.feed.begin(subscription, range)
   }
 
@@ -166,9 +170,12 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
   sendEvents(frames: ReadonlyArray<Frame>): void {
     if (this.isOver) return
     for (const { type } of frames) GatewayMetrics.sentOverHttp.increment(type, this.shared.clients.tags)
-    const { encoding } = this.beginning!
+    const { encoding, kept } = this.beginning!
     const made = encoding.events(frames, this.seq)
-    if (made instanceof Uint8Array) return this.write(made)
+    if (made instanceof Uint8Array) {
+      this.write(made)
+      return kept?.count() === false ? this.end("busy") : undefined
+    }
     this.isOver = true
     this.feed.end()
     // A defect must not leave the client waiting.

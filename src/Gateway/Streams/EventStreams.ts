@@ -5,6 +5,7 @@ import * as Monotonic from "../../base/Time/Monotonic.ts"
 import { type ApiError, ServiceUnavailable } from "../../Http/ApiError.ts"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import { Clients } from "../Clients.ts"
+import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { Subscription } from "../Sessions.ts"
 import { errorOf } from "./Errors.ts"
 import { type Beginning, type Client, EventStream, type Shared, timing } from "./EventStream.ts"
@@ -21,7 +22,11 @@ export interface EventStreams {
   readonly open: (
     client: Client,
     sessionId: string,
-    beginningOf: (subscription: Subscription, time: Time) => Effect.Effect<Omit<Beginning, "subscription">, ApiError>,
+    /** Runs with the scope of the subscription. */
+    beginningOf: (
+      subscription: Subscription,
+      time: Time
+    ) => Effect.Effect<Omit<Beginning, "subscription">, ApiError, Scope.Scope>,
     /** Runs with the scope of the subscription. */
     onSubscribed?: (subscription: Subscription) => Effect.Effect<void, never, Scope.Scope>
   ) => Effect.Effect<EventStream, ApiError>
@@ -29,9 +34,9 @@ export interface EventStreams {
 
 const next = (random: Random.Random) => () => Effect.runSync(random.next)
 
-/** Ends its streams as the service drains, and at the end of the scope. */
-export const make: Effect.Effect<EventStreams, never, Clients | DrainingSignal | Scope.Scope> = Effect.gen(
-  function* () {
+/** Ends its streams as the service drains, and at the end of the scope. `protocol` names them in metrics. */
+export const make = (protocol: string): Effect.Effect<EventStreams, never, Clients | DrainingSignal | Scope.Scope> =>
+  Effect.gen(function* () {
     const clients = yield* Clients
     const draining = yield* DrainingSignal
     const clock = yield* Effect.clock
@@ -91,17 +96,17 @@ export const make: Effect.Effect<EventStreams, never, Clients | DrainingSignal |
             occupancy.set(true)
             const subscribed = clients.sessions.subscribe(client.caller, sessionId, stream.feed).pipe(
               Effect.tap(onSubscribed),
-              Scope.extend(scope),
               Effect.mapError(errorOf),
               Effect.flatMap(subscription =>
                 Effect.map(beginningOf(subscription, shared), beginning => stream.begin({ subscription, ...beginning }))
-              )
+              ),
+              Scope.extend(scope)
             )
             yield* Effect.onError(restore(subscribed), () => stream.release)
+            GatewayMetrics.streams.increment(protocol, clients.tags)
             // If its caller is interrupted now, it is released because it is never sent.
             return stream
           })
         )
     }
-  }
-)
+  })

@@ -24,7 +24,7 @@ export const register = (
 /** Labels that metrics of this package have. A tag of the same name would replace their values. */
 export const reserved: ReadonlySet<string> = new Set([
   ...["from", "le", "method", "operation", "outcome", "quantile", "reason", "route", "status", "to", "type"],
-  ...["file", "holder", "node", "pool", "state", "table", "task", "upstream", "value"]
+  ...["file", "holder", "node", "pool", "protocol", "state", "table", "task", "upstream", "value"]
 ])
 
 const problemOf = (name: string): string | undefined => {

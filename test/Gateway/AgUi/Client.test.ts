@@ -195,7 +195,7 @@ describe("a thread", () => {
     assert.strictEqual(other.status, 409)
     assert.strictEqual((yield* ask(`${base}/${sessions[1]!.id}`, { method: "DELETE" })).status, 204)
     for (let i = 0; i < 2; i++) {
-      expect(yield* run("run-3", [user("p", "hello")])).toEqual([404, 'There is no thread "thread-1"'])
+      expect(yield* run("run-3", [user("p", "hello")])).toEqual([404, 'There is no session "thread-1"'])
     }
   })
 

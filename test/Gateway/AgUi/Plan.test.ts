@@ -7,6 +7,7 @@ import type { EventBody } from "../../../src/Client/SessionModel.ts"
 import type { RunAgentInput } from "../../../src/Gateway/AgUi/Input.ts"
 import { inputOf, type Known, planOf } from "../../../src/Gateway/AgUi/Plan.ts"
 import * as Runs from "../../../src/Gateway/AgUi/Runs.ts"
+import { waitingIn } from "../../../src/Gateway/Streams/Inquiries.ts"
 import { numbered } from "../../Client/Conversation/Sessions.ts"
 
 const run = { threadId: "thread", runId: "run" }
@@ -25,7 +26,11 @@ const plan = (
   conversation: Conversation,
   input: Partial<RunAgentInput>,
   { answered = new Set(), run: known }: Partial<Known> = {}
-) => planOf({ ...run, messages: [], ...input }, { conversation, answered, run: known })
+) => {
+  const made = planOf({ ...run, messages: [], ...input }, { conversation, answered, run: known })
+  if (made.is !== "refused") return made
+  return { ...made, is: made.error._tag === "BadRequest" ? ("invalid" as const) : ("conflict" as const) }
+}
 
 const started: EventBody = { type: "turn_started", ...turn, content: "hi", clientMessageId: "m1" }
 const said: ReadonlyArray<EventBody> = [
@@ -46,7 +51,7 @@ describe("The plan of a run", () => {
       [user("m2", "next"), user("m1"), known],
       [user("m2", [{ type: "text", text: "next" }])]
     ]) {
-      expect(plan(answered, { messages })).toMatchObject({ is: "send", key: "m2", content: "next" })
+      expect(plan(answered, { messages })).toMatchObject({ is: "send", clientMessageId: "m2", content: "next" })
     }
     const all = [user("m1"), user("m2", "next")]
     assert.strictEqual(plan(answered, { messages: all, resume: [] }).is, "send")
@@ -88,7 +93,7 @@ describe("The plan of a run", () => {
   )
   const keys = (conversation: Conversation, ...requestIds: ReadonlyArray<string>): ReadonlySet<string> =>
     new Set(
-      Runs.waitingIn(conversation)
+      waitingIn(conversation)
         .filter(({ requestId }) => requestIds.includes(requestId))
         .map(request => Runs.answerKey(conversation, request))
     )
@@ -98,14 +103,14 @@ describe("The plan of a run", () => {
   it("answers all that are asked", () => {
     expect(plan(asked, { resume: [resolved("a"), { interruptId: "q", status: "cancelled" }] })).toMatchObject({
       is: "answer",
-      turnId: "t1",
-      answers: [
+      target: { turnId: "t1" },
+      replies: [
         { requestId: "a", answer: true },
         { requestId: "q", answer: null }
       ]
     })
     expect(plan(asked, { resume: [{ interruptId: "a", status: "cancelled" }, resolved("q")] })).toMatchObject({
-      answers: [{ answer: { approved: false, reason: "cancelled" } }, { answer: true }]
+      replies: [{ answer: { approved: false, reason: "cancelled" } }, { answer: true }]
     })
     // The client may not know of the second one.
     assert.strictEqual(plan(asked, { resume: [resolved("q")] }).is, "answer")
@@ -121,14 +126,14 @@ describe("The plan of a run", () => {
   it("is the turn of a known run, which has one content", () => {
     const first = plan(conversationOf(), { messages: [user("m1")] })
     assert.isTrue(first.is === "send")
-    const known = { digest: first.is === "send" ? first.digest : "", turnId: "t1" }
+    const known = { digest: first.is === "send" ? first.run!.digest : "", turnId: "t1" }
     for (const messages of [[], [user("m1")]]) {
-      assert.deepStrictEqual(plan(answered, { messages }, { run: known }), { is: "attach", turnId: "t1" })
+      assert.deepStrictEqual(plan(answered, { messages }, { run: known }), { is: "attach", target: { turnId: "t1" } })
     }
     assert.strictEqual(plan(answered, { messages: [user("m2")] }, { run: known }).is, "conflict")
     assert.strictEqual(plan(asked, { resume: [resolved("q")] }, { run: known }).is, "conflict")
     // Its message was not recorded before a crash.
-    assert.strictEqual(plan(conversationOf(), {}, { run: known }).is, "invalid")
+    expect(plan(conversationOf(), {}, { run: known })).toMatchObject({ is: "invalid", mayPass: true })
     assert.strictEqual(plan(conversationOf(), { messages: [user("m1")] }, { run: known }).is, "send")
   })
 
@@ -142,7 +147,7 @@ describe("The plan of a run", () => {
     const result = { id: "r1", role: "tool", toolCallId: "c", content: "red" } as const
     const sent = plan(conversation, { messages: [user("m1"), result] })
     assert.isTrue(sent.is === "send")
-    const { content, key } = sent.is === "send" ? sent : { content: "", key: "" }
+    const { clientMessageId: key, content } = sent.is === "send" ? sent : { clientMessageId: "", content: "" }
     assert.deepStrictEqual(JSON.parse(content), [{ id: "r1", toolCallId: "c", content: "red" }])
     const after = conversationOf(...called, {
       ...{ type: "turn_started", turnId: "t2", content, clientMessageId: key }
@@ -187,7 +192,7 @@ describe("The end of a run", () => {
         ]
       }
     })
-    const done = new Set(Runs.waitingIn(conversation).map(request => Runs.answerKey(conversation, request)))
+    const done = new Set(waitingIn(conversation).map(request => Runs.answerKey(conversation, request)))
     assert.isUndefined(endOf(conversation, done))
     // The agent asks again with the same id.
     const again = structuredClone(conversation)

@@ -116,10 +116,22 @@ describe.each(transports)("a chat over %s", kind => {
   })
 
   live("what the agent does not take is refused by its place", function* ({ chats }) {
-    const one = yield* open(chats, kind, { id: "c" })
-    const files = [{ type: "file" as const, mediaType: "image/png", url: "data:image/png;base64,AA==" }]
-    yield* settled(() => one.chat.sendMessage({ text: "look", files }))
-    expect(one.chat.error?.message).toMatch(/messages\[0\]\.parts\[0\]: a part of type \\?"file\\?" cannot be sent/)
+    const file = (url: string, mediaType = "image/png") => ({ type: "file" as const, mediaType, url })
+    const refused = (place: string) =>
+      expect.stringMatching(new RegExp(`${place.replaceAll(/[[\]]/g, "\\$&")}: a part of type .*file.* cannot be sent`))
+    for (const each of [
+      file("data:image/png;base64,AA=="),
+      file("https://causeway.example/cat.png"),
+      file("data:application/pdf;base64,AA==", "application/pdf")
+    ]) {
+      const one = yield* open(chats, kind, { id: "c" })
+      yield* settled(() => one.chat.sendMessage({ text: "look", files: [each] }))
+      expect(one.chat.error?.message).toEqual(refused("messages[0].parts[0]"))
+      // The message stays at the client, and the next one is another.
+      const parts = [{ type: "text" as const, text: "again" }, each]
+      yield* settled(() => one.chat.sendMessage({ role: "user", parts }))
+      expect(one.chat.error?.message).toEqual(refused("messages[1].parts[1]"))
+    }
     assert.deepStrictEqual(yield* history(chats, "c"), [])
   })
 })

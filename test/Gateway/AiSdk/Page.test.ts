@@ -1,4 +1,4 @@
-/** The code of docs/ai-sdk.md. */
+/** The code of docs/ai-sdk.md, and of README.md. */
 import { Chat } from "@ai-sdk/react"
 import { assert } from "@effect/vitest"
 import {
@@ -24,6 +24,13 @@ class InBrowser extends WebSocketChatTransport<UIMessage> {
   }
 }
 
+/** What `useChat` makes: a chat, which is resumed. A component shows it. */
+const useChat = ({ resume = false, ...options }: Init & { readonly resume?: boolean }): Watched => {
+  const watched = new Watched(new Chat(options))
+  if (resume) void watched.chat.resumeStream()
+  return watched
+}
+
 const authentication = { secret: Option.some(Redacted.make(secret)) }
 
 live(
@@ -32,6 +39,7 @@ live(
   function* ({ port }) {
     const scope = {
       ...{
+        useChat,
         DefaultChatTransport,
         WebSocketChatTransport: InBrowser,
         lastAssistantMessageIsCompleteWithApprovalResponses
@@ -40,16 +48,17 @@ live(
       token: yield* token("acme")
     }
     const code = programsOf("docs/ai-sdk.md").join("\n")
-    const results = ["optionsOf", "stop", "short", "socket"]
-    const [optionsOf, stop, short, socket] = (yield* settled(() => evaluate(code, scope, results))) as [
-      (id: string) => Promise<Init>,
+    const results = ["useAgent", "history", "stop", "short", "socket"]
+    const [useAgent, history, stop, short, socket] = (yield* settled(() => evaluate(code, scope, results))) as [
+      (id: string, messages: Array<UIMessage>) => Watched,
+      (id: string) => Promise<Array<UIMessage>>,
       (id: string) => Promise<Response>,
       NonNullable<Init["transport"]>,
       NonNullable<Init["transport"]>
     ]
     yield* Effect.addFinalizer(() => Effect.sync(() => socket.close?.()))
-    const options = yield* settled(() => optionsOf("one"))
-    const one = new Watched(new Chat(options))
+    const one = useAgent("one", yield* settled(() => history("one")))
+    yield* one.until(({ status }) => status === "ready")
     yield* settled(() => one.chat.sendMessage({ text: "/approve" }))
     const [part] = one.last.parts
     assert.isTrue(part?.type === "dynamic-tool" && part.state === "approval-requested")
@@ -57,15 +66,34 @@ live(
     yield* settled(async () => one.chat.addToolApprovalResponse({ id, approved: true }))
     yield* one.until(({ status }) => status === "ready" && one.texts.at(-1) === "approved")
     for (const transport of [short, socket]) {
-      const next = new Watched(new Chat({ ...(yield* settled(() => optionsOf("one"))), transport }))
+      const next = useChat({ id: "one", messages: yield* settled(() => history("one")), transport })
       yield* settled(() => next.chat.sendMessage({ text: "hi" }))
       assert.deepStrictEqual([next.chat.error, next.texts.at(-1)], [undefined, "echo: hi"])
     }
-    const last = new Watched(new Chat({ ...options, id: "two" }))
+    const last = useAgent("two", [])
+    yield* last.until(({ status }) => status === "ready")
     yield* Effect.fork(settled(() => last.chat.sendMessage({ text: "/hang" })))
     yield* last.until(({ messages }) => messages.length === 2)
+    const tab = useAgent("two", yield* settled(() => history("two")))
+    yield* tab.until(({ messages }) => messages.length === 2)
     assert.strictEqual((yield* settled(() => stop("two"))).status, 204)
     yield* last.until(({ status }) => status === "ready")
     assert.deepInclude(last.last.metadata, { status: "interrupted" })
   }
 )
+
+live("README.md: a chat that continues in a second tab", function* ({ port }) {
+  const code = programsOf("README.md").join("\n").replace("http://127.0.0.1:8080", `http://127.0.0.1:${port}`)
+  const [useAgent] = (yield* settled(() => evaluate(code, { useChat, DefaultChatTransport }, ["useAgent"]))) as [
+    (id: string) => Watched
+  ]
+  const one = useAgent("one")
+  yield* one.until(({ status }) => status === "ready")
+  yield* settled(() => one.chat.sendMessage({ text: "hi" }))
+  assert.strictEqual(one.texts.at(-1), "echo: hi")
+  yield* Effect.fork(settled(() => one.chat.sendMessage({ text: "/hang" })))
+  yield* one.until(({ messages }) => messages.length === 4)
+  const tab = useAgent("one")
+  yield* tab.until(({ messages }) => messages.length === 1)
+  assert.strictEqual(tab.last.id, one.last.id)
+})

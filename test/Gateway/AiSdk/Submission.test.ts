@@ -3,7 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import type { Conversation } from "../../../src/Client/Conversation/Conversation.ts"
 import * as Fold from "../../../src/Client/Conversation/Fold.ts"
 import type { EventBody } from "../../../src/Client/SessionModel.ts"
-import { earlierAnswers, planOf, type Submission } from "../../../src/Gateway/AiSdk/Submission.ts"
+import { planOf, type Submission } from "../../../src/Gateway/AiSdk/Submission.ts"
 import { numbered } from "../../Client/Conversation/Sessions.ts"
 
 const conversationOf = (...bodies: ReadonlyArray<EventBody>): Conversation => {
@@ -32,7 +32,12 @@ const refusal = (conversation: Conversation, submission: Submission): unknown =>
 
 describe("the last message of a user", () => {
   it("is sent once, and attaches if it is known", () => {
-    expect(planOf(conversationOf(), user("m", "hi"))).toEqual({ is: "send", content: "hi", clientMessageId: "m" })
+    expect(planOf(conversationOf(), user("m", "hi"))).toMatchObject({
+      is: "send",
+      content: "hi",
+      clientMessageId: "m",
+      earlier: []
+    })
     for (const events of [[started], [started, completed]]) {
       const attached = { is: "attach", target: { turnId: "t1" } }
       expect(planOf(conversationOf(...events), user("m", "hi"))).toEqual(attached)
@@ -68,9 +73,9 @@ describe("the last message of a user", () => {
       requestId: "q",
       answer: "yes"
     })
-    expect(planOf(answered, user("n", "yes"))).toMatchObject({ is: "send" })
-    expect(earlierAnswers(answered, "yes", "n")).toEqual([{ reply, target: { turnId: "t1", after: 2 } }])
-    expect(earlierAnswers(answered, "no", "n")).toEqual([])
+    const earlier = [{ reply, target: { turnId: "t1", after: 2 } }]
+    expect(planOf(answered, user("n", "yes"))).toMatchObject({ is: "send", earlier })
+    expect(planOf(answered, user("n", "no"))).toMatchObject({ is: "send", earlier: [] })
     // As the history has it.
     expect(planOf(answered, user("t1/2/answer", "yes"))).toEqual({ is: "attach", target: { turnId: "t1" } })
     const approval: EventBody = { type: "approval_requested", ...turn, requestId: "a", action: "write" }

@@ -92,10 +92,11 @@ export interface Reading {
   readonly resume: () => void
 }
 
-/** Reads an answer until the scope closes. */
+/** Reads an answer until the scope closes. With a body it is that of a POST. */
 export const open = (
   url: string,
-  headers: Readonly<Record<string, string>> = {}
+  headers: Readonly<Record<string, string>> = {},
+  body?: object
 ): Effect.Effect<Reading, never, Scope.Scope> =>
   Effect.gen(function* () {
     const changes = new Changes()
@@ -103,7 +104,16 @@ export const open = (
     let isWhole: boolean | undefined
     const request = yield* Effect.acquireRelease(
       // A connection of its own, which nothing else waits for.
-      Effect.sync(() => http.get(url, { headers, agent: false })),
+      Effect.sync(() =>
+        body === undefined
+          ? http.get(url, { headers, agent: false })
+          : http
+              .request(url, {
+                ...{ method: "POST", agent: false },
+                headers: { ...headers, "content-type": "application/json" }
+              })
+              .end(JSON.stringify(body))
+      ),
       request => Effect.sync(() => request.destroy())
     )
     const response = yield* Effect.async<http.IncomingMessage>(resume => {

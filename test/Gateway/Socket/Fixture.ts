@@ -13,7 +13,6 @@ import { AgUiGroup } from "../../../src/Gateway/AgUi/Api.ts"
 import * as AgUiEndpoints from "../../../src/Gateway/AgUi/Endpoints.ts"
 import * as AgUi from "../../../src/Gateway/AgUi/Handlers.ts"
 import { ChatGroup } from "../../../src/Gateway/AiSdk/Api.ts"
-import * as Chats from "../../../src/Gateway/AiSdk/Chats.ts"
 import * as ChatEndpoints from "../../../src/Gateway/AiSdk/Endpoints.ts"
 import * as AiSdk from "../../../src/Gateway/AiSdk/Handlers.ts"
 import { GatewayGroup } from "../../../src/Gateway/Api.ts"
@@ -29,7 +28,7 @@ import * as Registry from "../../../src/Gateway/Sessions/Registry.ts"
 import * as SessionSettings from "../../../src/Gateway/Sessions/Settings.ts"
 import * as GatewayEndpoints from "../../../src/Gateway/Socket/Endpoints.ts"
 import * as Socket from "../../../src/Gateway/Socket.ts"
-import * as Threads from "../../../src/Gateway/Threads.ts"
+import * as Threads from "../../../src/Gateway/Streams/Threads.ts"
 import * as DrainingSignal from "../../../src/Http/DrainingSignal.ts"
 import * as Edge from "../../../src/Http/Edge/Edge.ts"
 import type { Listeners } from "../../../src/Http/Server/Gate.ts"
@@ -113,7 +112,7 @@ export const make = (options: Options = {}) =>
           Layer.merge(AgUi.layer),
           Layer.merge(AiSdk.layer({ ...Clients.defaults, ...options.socket })),
           Layer.merge(layerAccess),
-          Layer.provide(Layer.provideMerge(Chats.layer, Threads.layer)),
+          Layer.provide(Threads.layer),
           Layer.provideMerge(Clients.layer({ ...Clients.defaults, ...options.socket })),
           Layer.provideMerge(Conversations.layer),
           Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...options.settings })),

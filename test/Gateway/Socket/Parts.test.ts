@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
+import { TokenBucket } from "../../../src/Gateway/Clients/ClientSocket.ts"
 import { SerialQueues } from "../../../src/Gateway/Socket/ClientConnection.ts"
-import { TokenBucket } from "../../../src/Gateway/Socket/Responder.ts"
 
 describe("TokenBucket", () => {
   it("admits its capacity and what is refilled, and counts refusals until it is full again", () => {

@@ -4,15 +4,15 @@
  */
 import { hash } from "node:crypto"
 import { Context, Effect, Layer, Option, Schedule, Schema } from "effect"
-import { JsonText } from "../base/Json/JsonText.ts"
-import { type PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
-import { ifVersion } from "../Kv/Write.ts"
-import { Clients } from "./Clients.ts"
-import type { AnswerOf } from "./Protocol/Answer.ts"
-import type { Session } from "./Protocol/Fields.ts"
-import type { Refused, RequestError } from "./Requests.ts"
-import { isSessionId, sessionId } from "./Sessions/Session/SessionRecords.ts"
-import { type Caller, SessionNotFound } from "./Sessions.ts"
+import { JsonText } from "../../base/Json/JsonText.ts"
+import { type PreconditionFailed, Store, StoreUnavailable } from "../../Kv/Store.ts"
+import { ifVersion } from "../../Kv/Write.ts"
+import { Clients } from "../Clients.ts"
+import type { AnswerOf } from "../Protocol/Answer.ts"
+import type { Session } from "../Protocol/Fields.ts"
+import type { Refused, RequestError } from "../Requests.ts"
+import { isSessionId, sessionId } from "../Sessions/Session/SessionRecords.ts"
+import { type Caller, SessionNotFound } from "../Sessions.ts"
 
 /** Finds the sessions of names. A tenant has its own names. */
 export class Threads extends Context.Tag("causeway/GatewayThreads")<
@@ -25,7 +25,7 @@ export class Threads extends Context.Tag("causeway/GatewayThreads")<
   }
 >() {}
 
-/** What is stored of a name. Until `isCreated` the session may be missing because its creation was cut short. */
+/** What is stored of a name. Until `isCreated` nothing was done with the session, whose creation may be cut short. */
 const Thread = Schema.Struct({ name: Schema.String, sessionId: Schema.String, isCreated: Schema.Boolean })
 type Thread = (typeof Thread)["Type"]
 
@@ -100,14 +100,20 @@ const make = Effect.gen(function* () {
       Effect.catchIf(isMissing, () => Effect.succeedNone)
     )
 
-  const create = (caller: Caller, { thread, version }: Stored, agentType: string) =>
-    sessions.create(caller, { agentType }, thread.sessionId).pipe(
+  /** Remembers that the session was created, before anything is done with it: once it is deleted, the name has none. */
+  const confirm = (caller: Caller, { thread, version }: Stored) =>
+    thread.isCreated ? Effect.void : keep(caller, { ...thread, isCreated: true }, version)
+
+  const create = (caller: Caller, stored: Stored, agentType: string) => {
+    const { sessionId } = stored.thread
+    return sessions.create(caller, { agentType }, sessionId).pipe(
       // Another node may be creating it, and has not stored its record yet.
       Effect.catchTag("SessionExists", () =>
-        Effect.retry(sessionOf(caller, thread.sessionId), { while: isMissing, schedule: untilCreated })
+        Effect.retry(sessionOf(caller, sessionId), { while: isMissing, schedule: untilCreated })
       ),
-      Effect.tap(() => Effect.ignore(keep(caller, { ...thread, isCreated: true }, version)))
+      Effect.tap(() => confirm(caller, stored))
     )
+  }
 
   const open = (
     caller: Caller,
@@ -119,7 +125,7 @@ const make = Effect.gen(function* () {
       const known = yield* stored(caller, name)
       if (known !== undefined) {
         const session = yield* found(caller, known.thread.sessionId)
-        if (Option.isSome(session)) return session.value
+        if (Option.isSome(session)) return yield* Effect.as(confirm(caller, known), session.value)
         if (known.thread.isCreated) return yield* unknown(name)
       }
       const fresh = Effect.flatMap(sessionId, id =>
@@ -143,13 +149,11 @@ const make = Effect.gen(function* () {
     find: (caller, name) =>
       isSessionId(name)
         ? found(caller, name)
-        : Effect.flatMap(stored(caller, name), known => {
-            if (known === undefined) return Effect.succeedNone
-            return Effect.filterOrFail(
-              found(caller, known.thread.sessionId),
-              session => Option.isSome(session) || !known.thread.isCreated,
-              () => unknown(name)
-            )
+        : Effect.gen(function* () {
+            const known = yield* stored(caller, name)
+            if (known?.thread.isCreated !== true) return Option.none()
+            const session = yield* found(caller, known.thread.sessionId)
+            return Option.isNone(session) ? yield* unknown(name) : session
           }),
     open: (caller, name, agentType) =>
       isSessionId(name)

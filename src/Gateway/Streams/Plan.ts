@@ -1,0 +1,47 @@
+/** What the input of a client of another protocol asks for. Pure. */
+import { BadRequest, Conflict } from "../../Http/ApiError.ts"
+import type { ClientRun } from "../Sessions.ts"
+
+/** What a client gets: a turn, and what its protocol adds. */
+export interface Target {
+  readonly turnId: string
+}
+
+/** An answer to the agent. */
+export interface Reply {
+  readonly requestId: string
+  readonly answer: unknown
+  /** Makes it idempotent. */
+  readonly clientMessageId: string
+}
+
+/** An input that is not carried out. */
+export interface Refusal {
+  readonly is: "refused"
+  readonly error: BadRequest | Conflict
+  /** Whether the session is about to change so that it may be carried out. */
+  readonly mayPass?: boolean
+}
+
+/** What is to be done before the client gets the target. */
+export type Plan<T extends Target = Target> =
+  | { readonly is: "attach"; readonly target: T }
+  | {
+      readonly is: "send"
+      readonly content: string
+      readonly clientMessageId: string
+      readonly run?: ClientRun
+      /** Answers that the message may have been: what it is, if it cannot be sent. */
+      readonly earlier?: ReadonlyArray<{ readonly reply: Reply; readonly target: T }>
+    }
+  | { readonly is: "answer"; readonly replies: ReadonlyArray<Reply>; readonly target: T; readonly run?: ClientRun }
+  | Refusal
+
+/** A client's mistake. The text names the member. */
+export const invalid = (error: string): Refusal => ({
+  is: "refused",
+  error: new BadRequest({ error: `Invalid request: ${error}` })
+})
+
+/** What the state of the session does not allow. */
+export const conflict = (error: string): Refusal => ({ is: "refused", error: new Conflict({ error }) })
