@@ -103,10 +103,9 @@ export class Chats {
   /** The messages of a chat; none if it was never used. */
   messages(caller: Caller, chat: Turns.Thread): Effect.Effect<ReadonlyArray<UiMessage>, ApiError> {
     return Effect.gen(this, function* () {
-      const { find, read } = this.turns
-      const found = yield* find(caller, chat)
+      const found = yield* this.turns.find(caller, chat)
       if (Option.isNone(found)) return []
-      return yield* read(caller, chat, found.value, conversation => Effect.succeed(messagesOf(conversation)))
+      return yield* this.turns.read(caller, chat, found.value, conversation => Effect.succeed(messagesOf(conversation)))
     }).pipe(Effect.mapError(errorOf))
   }
 }

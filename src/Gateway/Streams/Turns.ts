@@ -74,7 +74,7 @@ const isOver = (error: Failed): boolean => isConflict(error) || errorOf(error) i
 /** The conversations of sessions, and the answers that persons gave. */
 class Histories {
   constructor(
-    private readonly clients: Context.Tag.Service<Clients>,
+    readonly clients: Context.Tag.Service<Clients>,
     private readonly conversations: Context.Tag.Service<Conversations>,
     private readonly events: Context.Tag.Service<SessionEvents>
   ) {}
@@ -152,148 +152,145 @@ class Histories {
     )
 }
 
-/** Carries out what clients of a protocol ask for, until the scope closes. `protocol` names it in metrics. */
-export const make = (protocol: string) =>
-  Effect.gen(function* () {
-    const clients = yield* Clients
-    const threads = yield* Threads
-    const histories = new Histories(clients, yield* Conversations, yield* SessionEvents)
-    const streams = yield* EventStreams.make(protocol)
-    const scope = yield* Effect.scope
-    const { execute } = clients
+/** What clients of a protocol do. */
+export class Turns extends Histories {
+  constructor(
+    /** The name of the protocol in metrics. */
+    private readonly protocol: string,
+    private readonly threads: Context.Tag.Service<Threads>,
+    private readonly streams: EventStreams.EventStreams,
+    private readonly scope: Scope.Scope,
+    ...histories: ConstructorParameters<typeof Histories>
+  ) {
+    super(...histories)
+  }
 
-    /** The session of a thread, if it was used before. */
-    const find = (caller: Caller, { id }: Pick<Thread, "id">) =>
-      Effect.map(
-        threads.find(caller, id),
-        Option.map(session => session.id)
+  /** The session of a thread, if it was used before. */
+  find(caller: Caller, { id }: Pick<Thread, "id">): Effect.Effect<Option.Option<string>, Failed> {
+    return Effect.map(
+      this.threads.find(caller, id),
+      Option.map(session => session.id)
+    )
+  }
+
+  /** Carries out an input. It continues without its client, which may have disconnected because a page was loaded again. */
+  submit<T extends Plan.Target>(caller: Caller, thread: Thread, plan: Planning<T>): Effect.Effect<Followed<T>, Failed> {
+    return Effect.gen(this, function* () {
+      const found = yield* this.find(caller, thread)
+      if (Option.isNone(found)) {
+        // Nothing is created for what is refused.
+        const first = yield* plan(empty(""), undefined)
+        if (first.is === "refused") return yield* Effect.fail(first.error)
+      }
+      const sessionId = Option.isSome(found)
+        ? found.value
+        : (yield* this.threads.open(caller, thread.id, thread.agentType)).id
+      const made = yield* this.planned(caller, thread, sessionId, plan)
+      return { sessionId, target: yield* this.carryOut(caller, sessionId, made) }
+    }).pipe(Effect.forkIn(this.scope), Effect.flatMap(Fiber.join))
+  }
+
+  /** Interrupts a turn, by default the one in progress, if it has not ended. */
+  interrupt(caller: Caller, sessionId: string, turnId?: string): Effect.Effect<void, Failed> {
+    const { clients, protocol: id } = this
+    const ofTurn = turnId === undefined ? {} : { turnId }
+    return clients.execute(caller, { type: "interrupt_turn", id, sessionId, ...ofTurn }).pipe(
+      Effect.asVoid,
+      Effect.catchIf(isOver, () => Effect.void)
+    )
+  }
+
+  /** Answers with the event stream of a turn. */
+  stream(
+    incoming: Incoming,
+    sessionId: string,
+    headers: Readonly<Record<string, string>>,
+    make: (
+      conversation: Conversation,
+      subscription: Subscription
+    ) => Effect.Effect<Keeping & { readonly encoding: Encoding }, Failed>
+  ): Effect.Effect<Reply.Reply, ApiError> {
+    const client = { caller: callerOf(incoming), expiresAt: incoming.identity?.expiresAt }
+    const opened = this.streams.open(client, sessionId, subscription =>
+      this.begin(subscription, conversation => make(conversation, subscription)).pipe(
+        Effect.map(begun => ({ ...begun, maySkip: false })),
+        Effect.mapError(errorOf)
       )
+    )
+    return Effect.map(opened, stream => Reply.written("text/event-stream", stream, headers, stream.release))
+  }
 
-    const answer = (caller: Caller, sessionId: string, reply: Plan.Reply) =>
-      execute(caller, { type: "answer", id: protocol, sessionId, ...reply })
+  private planned<T extends Plan.Target>(
+    caller: Caller,
+    thread: Thread,
+    sessionId: string,
+    plan: Planning<T>,
+    left = looks
+  ): Effect.Effect<Plan.Plan<T>, Failed> {
+    return Effect.flatMap(
+      this.read(caller, thread, sessionId, conversation => plan(conversation, sessionId)),
+      made =>
+        made.is === "refused" && made.mayPass === true && left > 0
+          ? Effect.delay(this.planned(caller, thread, sessionId, plan, left - 1), lookEvery)
+          : Effect.succeed(made)
+    )
+  }
 
-    const carryOut = <T extends Plan.Target>(
-      caller: Caller,
-      sessionId: string,
-      plan: Plan.Plan<T>
-    ): Effect.Effect<T, Failed> => {
-      switch (plan.is) {
-        case "refused":
-          return Effect.fail(plan.error)
-        case "attach":
-          return Effect.succeed(plan.target)
-        case "answer": {
-          const { replies, run, target } = plan
-          const as = run === undefined ? caller : { ...caller, run }
-          return Effect.as(
-            Effect.forEach(replies, reply => answer(as, sessionId, reply)),
-            target
+  private answer(caller: Caller, sessionId: string, reply: Plan.Reply) {
+    return this.clients.execute(caller, { type: "answer", id: this.protocol, sessionId, ...reply })
+  }
+
+  private carryOut<T extends Plan.Target>(
+    caller: Caller,
+    sessionId: string,
+    plan: Plan.Plan<T>
+  ): Effect.Effect<T, Failed> {
+    switch (plan.is) {
+      case "refused":
+        return Effect.fail(plan.error)
+      case "attach":
+        return Effect.succeed(plan.target)
+      case "answer": {
+        const { replies, run, target } = plan
+        const as = run === undefined ? caller : { ...caller, run }
+        return Effect.as(
+          Effect.forEach(replies, reply => this.answer(as, sessionId, reply)),
+          target
+        )
+      }
+      case "send": {
+        const { clientMessageId, content, earlier = [], run } = plan
+        const as = run === undefined ? caller : { ...caller, run }
+        const answered = Effect.findFirst(earlier, ({ reply }) =>
+          this.answer(caller, sessionId, reply).pipe(
+            Effect.as(true),
+            Effect.catchIf(isOver, () => Effect.succeed(false))
           )
-        }
-        case "send": {
-          const { clientMessageId, content, earlier = [], run } = plan
-          const as = run === undefined ? caller : { ...caller, run }
-          const answered = Effect.findFirst(earlier, ({ reply }) =>
-            answer(caller, sessionId, reply).pipe(
-              Effect.as(true),
-              Effect.catchIf(isOver, () => Effect.succeed(false))
+        )
+        const request = { type: "send_message", id: this.protocol, sessionId, content, clientMessageId } as const
+        return this.clients.execute(as, request).pipe(
+          Effect.map(accepted => ({ turnId: (accepted as AnswerOf<"accepted">).turnId ?? "" }) as T),
+          Effect.catchIf(isConflict, error =>
+            Effect.flatMap(
+              answered,
+              Option.match({ onNone: () => Effect.fail(error), onSome: ({ target }) => Effect.succeed(target) })
             )
           )
-          return execute(as, { type: "send_message", id: protocol, sessionId, content, clientMessageId }).pipe(
-            Effect.map(accepted => ({ turnId: (accepted as AnswerOf<"accepted">).turnId ?? "" }) as T),
-            Effect.catchIf(isConflict, error =>
-              Effect.flatMap(
-                answered,
-                Option.match({ onNone: () => Effect.fail(error), onSome: ({ target }) => Effect.succeed(target) })
-              )
-            )
-          )
-        }
+        )
       }
     }
-
-    const planned = <T extends Plan.Target>(
-      caller: Caller,
-      thread: Thread,
-      sessionId: string,
-      plan: Planning<T>,
-      left = looks
-    ): Effect.Effect<Plan.Plan<T>, Failed> =>
-      Effect.flatMap(
-        histories.read(caller, thread, sessionId, conversation => plan(conversation, sessionId)),
-        made =>
-          made.is === "refused" && made.mayPass === true && left > 0
-            ? Effect.delay(planned(caller, thread, sessionId, plan, left - 1), lookEvery)
-            : Effect.succeed(made)
-      )
-
-    return {
-      clients,
-      find,
-      read: histories.read,
-      reread: histories.reread,
-      begin: histories.begin,
-      receipt: histories.receipt,
-      given: histories.given,
-      /** Carries out an input. It continues without its client, which may have disconnected because a page was loaded again. */
-      submit: <T extends Plan.Target>(
-        caller: Caller,
-        thread: Thread,
-        plan: Planning<T>
-      ): Effect.Effect<Followed<T>, Failed> =>
-        Effect.gen(function* () {
-          const found = yield* find(caller, thread)
-          if (Option.isNone(found)) {
-            // Nothing is created for what is refused.
-            const first = yield* plan(empty(""), undefined)
-            if (first.is === "refused") return yield* Effect.fail(first.error)
-          }
-          const sessionId = Option.isSome(found)
-            ? found.value
-            : (yield* threads.open(caller, thread.id, thread.agentType)).id
-          const made = yield* planned(caller, thread, sessionId, plan)
-          return { sessionId, target: yield* carryOut(caller, sessionId, made) }
-        }).pipe(Effect.forkIn(scope), Effect.flatMap(Fiber.join)),
-      /** Interrupts a turn, by default the one in progress, if it has not ended. */
-      interrupt: (caller: Caller, sessionId: string, turnId?: string): Effect.Effect<void, Failed> =>
-        execute(caller, {
-          ...{ type: "interrupt_turn", id: protocol, sessionId },
-          ...(turnId === undefined ? {} : { turnId })
-        }).pipe(
-          Effect.asVoid,
-          Effect.catchIf(isOver, () => Effect.void)
-        ),
-      /** Answers with the event stream of a turn. */
-      stream: (
-        incoming: Incoming,
-        sessionId: string,
-        headers: Readonly<Record<string, string>>,
-        make: (
-          conversation: Conversation,
-          subscription: Subscription
-        ) => Effect.Effect<Keeping & { readonly encoding: Encoding }, Failed>
-      ): Effect.Effect<Reply.Reply, ApiError> =>
-        Effect.map(
-          streams.open(
-            { caller: callerOf(incoming), expiresAt: incoming.identity?.expiresAt },
-            sessionId,
-            subscription =>
-              histories
-                .begin(subscription, conversation => make(conversation, subscription))
-                .pipe(
-                  Effect.map(begun => ({ ...begun, maySkip: false })),
-                  Effect.mapError(errorOf)
-                )
-          ),
-          opened => Reply.written("text/event-stream", opened, headers, opened.release)
-        )
-    }
-  })
-
-/** What clients of a protocol do. */
-export type Turns = Effect.Effect.Success<ReturnType<typeof make>>
-
-export type { Failed }
+  }
+}
 
 /** What it needs. */
 export type Needed = Clients | Conversations | DrainingSignal | SessionEvents | Threads
+
+/** Carries out what clients of a protocol ask for, until the scope closes. `protocol` names it in metrics. */
+export const make = (protocol: string): Effect.Effect<Turns, never, Needed | Scope.Scope> =>
+  Effect.gen(function* () {
+    const [clients, conversations, events] = [yield* Clients, yield* Conversations, yield* SessionEvents]
+    const [streams, scope] = [yield* EventStreams.make(protocol), yield* Effect.scope]
+    return new Turns(protocol, yield* Threads, streams, scope, clients, conversations, events)
+  })
+
+export type { Failed }
