@@ -21,10 +21,8 @@ const translationOf = (epoch: string) => new Translation(Fold.empty(epoch), new 
 /** A thread, and how far it was translated. */
 class Thread implements ClientConnection {
   sent: number
-  /** The turn in progress: the id of its first run. */
-  turnId = ""
-  /** Whether its run has ended. */
-  isOver = false
+  /** The run in progress, or the last one: its turn, which is named after its first run, and whether it has ended. */
+  run = { turnId: "", isOver: true }
   private translation = translationOf(crypto.randomUUID())
   private halves = EventMapping.noHalves
   private seq = 0
@@ -38,20 +36,16 @@ class Thread implements ClientConnection {
     this.instance.detach(this)
   }
 
-  /** Interrupts the turn. What is left of it belongs to no later run. */
-  abandon(): void {
-    this.instance.interrupt(this.turnId)
-    this.translation = translationOf(crypto.randomUUID())
-  }
-
-  /** Whether a person is asked. */
-  get isAsking(): boolean {
-    return waitingIn(this.translation.conversation, this.turnId).length > this.answered.size
+  /** Starts a run. What is left of a turn that was abandoned belongs to no later run. */
+  begin(turnId: string): { readonly turnId: string; readonly isOver: boolean } {
+    if (!this.run.isOver) this.translation = translationOf(crypto.randomUUID())
+    this.run = { turnId, isOver: false }
+    return this.run
   }
 
   answer(requestId: string, answer: unknown): void {
     const { conversation } = this.translation
-    const request = waitingIn(conversation, this.turnId).find(one => one.requestId === requestId)
+    const request = waitingIn(conversation, this.run.turnId).find(one => one.requestId === requestId)
     if (request === undefined || !this.instance.answer(requestId, answer)) return
     this.answered.add(answerKey(conversation, request))
   }
@@ -62,7 +56,7 @@ class Thread implements ClientConnection {
     readonly runId: string
   }): readonly [ReadonlyArray<AgUiEvent>, isOver: boolean] {
     const [events, isOver] = this.next(run)
-    this.isOver = isOver
+    this.run.isOver = isOver
     return [events, isOver]
   }
 
@@ -74,7 +68,7 @@ class Thread implements ClientConnection {
     const events: Array<AgUiEvent> = []
     while (this.sent < history.last) {
       events.push(...this.add(history.get(++this.sent)))
-      const end = endOf(run, this.translation.conversation, this.translation.names, this.turnId, this.answered)
+      const end = endOf(run, this.translation.conversation, this.translation.names, this.run.turnId, this.answered)
       if (end !== undefined) return [[...events, ...this.translation.end(), end], true]
     }
     if (this.instance.end === undefined) return [events, false]
@@ -84,9 +78,9 @@ class Thread implements ClientConnection {
   private add(frame: unknown): ReadonlyArray<AgUiEvent> {
     const event = typeof frame === "string" ? fromFrame(frame) : Either.left("")
     if (Either.isLeft(event)) return []
-    const { turnId = this.turnId } = event.right.payload
-    if (turnId !== this.turnId) return []
-    const { halves, mapped } = EventMapping.mapJoined(this.halves, event.right, { turnId: this.turnId })
+    const { turnId = this.run.turnId } = event.right.payload
+    if (turnId !== this.run.turnId) return []
+    const { halves, mapped } = EventMapping.mapJoined(this.halves, event.right, { turnId: this.run.turnId })
     this.halves = halves
     return mapped.events.flatMap(body => {
       const envelope = { sessionId: "", seq: ++this.seq, timestamp: this.instance.now(), traceId: "" }
@@ -140,19 +134,19 @@ export class Threads {
       const begin = Effect.acquireRelease(
         Effect.sync(() => {
           instance.attach(thread)
-          thread.isOver = false
+          const run = thread.begin(resume.length === 0 ? runId : thread.run.turnId)
           if (resume.length === 0) {
-            thread.turnId = runId
             instance.message((last === undefined ? undefined : contentOf(last)) ?? "", runId)
           }
           for (const { interruptId, payload = null, status } of resume) {
             thread.answer(interruptId, status === "resolved" ? payload : { approved: false, reason: "cancelled" })
           }
+          return run
         }),
-        () =>
+        run =>
           Effect.sync(() => {
-            instance.detach(thread)
-            if (!thread.isAsking && !thread.isOver) thread.abandon()
+            if (thread.run === run) instance.detach(thread)
+            if (!run.isOver) instance.interrupt(run.turnId)
           })
       )
       const started: AgUiEvent = { type: "RUN_STARTED", threadId, runId, protocolVersion }

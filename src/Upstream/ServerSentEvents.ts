@@ -63,7 +63,7 @@ export const reader = (longest = longestEvent, leavesOut = false): Reader => {
     return events
   }
 
-  /** `unended` are the characters of the line that goes on. */
+  /** `unended` are the characters of the line that has not ended. */
   const guard = (unended: number): void => {
     if (unended + length <= longest) return
     if (!leavesOut) throw new EventTooLong(`an event is longer than ${longest} characters`)
@@ -72,7 +72,7 @@ export const reader = (longest = longestEvent, leavesOut = false): Reader => {
     length = 0
   }
 
-  /** A line that is left out goes on as a comment. */
+  /** A line that is left out continues as a comment. */
   const guardRest = (): void => {
     if (!leavesOut || !rest.startsWith(":")) guard(rest.length)
     if (leavesOut && rest !== "" && (isTooLong || rest.startsWith(":"))) rest = ":"

@@ -35,7 +35,7 @@ type AnswerFrame = Extract<PlatformFrame, { readonly type: "answer" }>
  */
 const acceptance = Duration.seconds(5)
 
-/** How long an agent that has ended its run may take to end its stream, or to go on. */
+/** How long an agent that has ended its run may take to end its stream, or to continue. */
 const finishMillis = 2000
 
 /** Whether a failure proves that the agent has not run. */
@@ -67,6 +67,7 @@ class Turn {
   /** What the client's protocol gave in addition to the newest message or answer. */
   input: unknown
   readonly answers = new Map<string, Interrupts.Resume>()
+  /** Runs that were started; the newest is the one that counts. */
   runs = 0
   fiber: Fiber.Fiber<void> | undefined
   /** Completed when the message counts as sent, or with the proof that it was not. */
@@ -153,7 +154,9 @@ class AgentConnection {
 
   /** Starts a run of a turn. */
   private run(turn: Turn, resume?: ReadonlyArray<Interrupts.Resume>): Effect.Effect<void> {
-    const work = Effect.interruptible(this.work(turn, resume))
+    const number = ++turn.runs
+    const after = Effect.suspend(() => this.onEnd(turn, number))
+    const work = Effect.interruptible(Effect.zipRight(this.work(turn, resume), after))
     return Effect.map(Effect.forkIn(work, this.scope), fiber => {
       turn.fiber = fiber
     })
@@ -179,8 +182,7 @@ class AgentConnection {
               Effect.logError("A run of an agent failed", cause),
               Effect.sync(() => this.fail(turn, { code: "internal", message: "The gateway failed" }))
             )
-      ),
-      Effect.zipRight(Effect.suspend(() => this.onEnd(turn)))
+      )
     )
   }
 
@@ -191,7 +193,6 @@ class AgentConnection {
       const messages = History.messagesFor(all, { turnId: turn.turnId, later }, history)
       turn.translation.learn(History.idsOf(messages))
       const given = isObject(turn.input) ? turn.input : {}
-      turn.runs++
       return {
         threadId,
         runId: turn.runs === 1 ? turn.turnId : `${turn.turnId}-${turn.runs}`,
@@ -277,8 +278,9 @@ class AgentConnection {
   }
 
   /** After a run: the next turn starts, unless this one waits for a person. */
-  private onEnd(turn: Turn): Effect.Effect<void> {
-    if (this.current !== turn || turn.translation.state.is === "asking") return Effect.void
+  private onEnd(turn: Turn, number: number): Effect.Effect<void> {
+    // The answer of a person may come before the request of the run that has asked is closed.
+    if (this.current !== turn || turn.runs !== number || turn.translation.state.is === "asking") return Effect.void
     const frame = this.waiting.shift()
     this.current = frame === undefined ? undefined : new Turn(frame, true)
     return this.current === undefined ? Effect.void : this.run(this.current)
@@ -318,7 +320,7 @@ class AgentConnection {
       Effect.forkIn(
         Effect.zipRight(
           ended,
-          Effect.suspend(() => this.onEnd(turn))
+          Effect.suspend(() => this.onEnd(turn, turn.runs))
         ),
         this.scope
       )

@@ -38,7 +38,7 @@ export interface Turn {
   readonly later: ReadonlySet<string>
 }
 
-/** A call without a result, unless the turn goes on, would be refused by many models. */
+/** A call without a result, unless the turn continues, would be refused by many models. */
 const isSent = (part: Part, isCurrent: boolean, answered: ReadonlySet<string>): boolean => {
   switch (part.type) {
     case "text":
@@ -50,7 +50,7 @@ const isSent = (part: Part, isCurrent: boolean, answered: ReadonlySet<string>): 
   }
 }
 
-/** Whether a turn has failed or was stopped before the agent has said anything. Nobody expects an answer any more. */
+/** Whether a turn has failed or was stopped before the agent has said anything, so that no answer is expected. */
 const isLost = ({ parts, status }: AgentMessage): boolean =>
   (status === "failed" || status === "interrupted") && !parts.some(({ type }) => type === "text" || type === "tool")
 

@@ -14,7 +14,7 @@ import * as Interrupts from "./Interrupts.ts"
 export type State =
   | { readonly is: "running" }
   /**
-   * The run has ended, and the turn ends with the stream: some agents end a run with each answer of their model, and go on
+   * The run has ended, and the turn ends with the stream: some agents end a run with each answer of their model, and continue
    * when their tools have run. `isCalling`: calls have no result.
    */
   | { readonly is: "finished"; readonly isCalling: boolean }

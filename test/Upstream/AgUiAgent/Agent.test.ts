@@ -78,7 +78,7 @@ describe("an agent behind a gateway", () => {
   test.scopedLive("is stopped by the end of its request, and a waiting message is withdrawn", function* () {
     const { agent, client, sessionId } = yield* connected(run => {
       run.begin()
-      if (run.text !== "go on") return
+      if (run.text !== "next") return
       run.say("on")
       run.finish()
     })
@@ -91,9 +91,9 @@ describe("an agent behind a gateway", () => {
       assert.strictEqual((yield* client.untilEvent(sessionId, isItsEnd)).type, "turn_interrupted")
     }
     yield* agent.until(() => (agent.runs[0]!.isClosed ? true : undefined))
-    assert.strictEqual((yield* ended(client, sessionId, "go on")).type, "turn_completed")
+    assert.strictEqual((yield* ended(client, sessionId, "next")).type, "turn_completed")
     assert.lengthOf(agent.runs, 2)
-    expect(lines(agent.runs[1]!.input.messages)).toEqual(["user: go on"])
+    expect(lines(agent.runs[1]!.input.messages)).toEqual(["user: next"])
   })
 
   test.scopedLive("asks a person, and continues with all answers in another run of the turn", function* () {

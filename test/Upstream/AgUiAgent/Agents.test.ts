@@ -55,7 +55,7 @@ describe("a gateway before a gateway", () => {
     ])
     expect((yield* client.say("/fail no luck", "run-5")).last).toMatchObject({ type: "RUN_ERROR", code: "simulated" })
     const hanging = yield* Effect.fork(client.say("/hang", "run-6"))
-    yield* client.until(({ type }) => type === "TEXT_MESSAGE_START")
+    yield* client.until(({ runId, type }) => type === "RUN_STARTED" && runId === "run-6")
     yield* Effect.promise(() => fetch(`${outer.agUi}/echo/thread-1/runs/run-6`, { method: "DELETE" }))
     expect((yield* Fiber.join(hanging)).last).toMatchObject({ type: "RUN_FINISHED", outcome: { type: "cancelled" } })
     expect((yield* client.say("after", "run-7")).last).toMatchObject(success)

@@ -1,4 +1,4 @@
-/** Agents that are broken or hostile, beside one that is neither: a turn ends once with a clear error. */
+/** Agents that are broken or hostile, next to one that is neither: a turn ends once with a clear error. */
 import { assert, describe, expect } from "@effect/vitest"
 import { Option } from "effect"
 import type { Event } from "../../../src/Gateway/Protocol.ts"
@@ -75,7 +75,7 @@ const attacks: ReadonlyArray<Attack> = [
     "timeout"
   ],
   [
-    "sends comments for ever",
+    "sends comments without end",
     run => {
       run.begin()
       flood(run, ": comment\n\n")
@@ -91,7 +91,7 @@ const attacks: ReadonlyArray<Attack> = [
     "timeout"
   ],
   [
-    "sends events for ever",
+    "sends events without end",
     run => {
       run.begin()
       flood(run, 'data: {"type":"STATE_DELTA","delta":[]}\n\n')
@@ -123,7 +123,7 @@ const attacks: ReadonlyArray<Attack> = [
     "E9"
   ],
   [
-    "asks in a form that nobody understands",
+    "asks in a form that is not understood",
     run => {
       run.begin()
       run.finish({ outcome: { type: "interrupt", interrupts: "?" } })

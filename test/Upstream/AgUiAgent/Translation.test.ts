@@ -140,7 +140,7 @@ describe("the events of AG-UI", () => {
     ])
   })
 
-  it("may go on after the end of a run, when tools have run", () => {
+  it("may continue after the end of a run, when tools have run", () => {
     const call = { type: "TOOL_CALL_CHUNK", toolCallId: "c", toolCallName: "look", delta: "{}" }
     const result = { type: "TOOL_CALL_RESULT", messageId: "r", toolCallId: "c", content: "found" }
     const translation = new Translation("turn-1")
@@ -213,7 +213,7 @@ describe("an interrupt", () => {
     return { translation, asked: events.slice(1) }
   }
 
-  it("is a question or a request for approval by its schema, and the turn goes on with the answer", () => {
+  it("is a question or a request for approval by its schema, and the turn continues with the answer", () => {
     const schema = { enum: ["red", "blue"] }
     const question = { id: "q", reason: "input_required", message: "Which?", responseSchema: schema }
     const { asked, translation } = ask(question)
