@@ -124,7 +124,7 @@ try {
   await page.getByLabel("Key or token").fill(token)
   await page.getByRole("button", { name: "Sign in" }).click()
   await page.getByRole("heading", { name: "Everything works" }).waitFor()
-  await page.getByRole("button", { name: "5 min" }).click()
+  await page.getByRole("button", { name: "5 min", exact: true }).click()
   const loaded = load(base, ended.signal)
   await setTimeout(loadMs)
   await take(page, "overview")

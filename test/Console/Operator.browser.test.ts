@@ -26,7 +26,7 @@ describeVisit("The console of an operator", visit => {
       const entries = page.locator(".tile").filter({ hasText: "Entries" })
       assert.match((await entries.textContent()) ?? "", /3$/)
     })
-    await page.getByRole("button", { name: "5 min" }).click()
+    await page.getByRole("button", { name: "5 min", exact: true }).click()
     await page.getByRole("heading", { name: "Last 5 min" }).waitFor()
     await isFit()
   })
