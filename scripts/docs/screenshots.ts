@@ -89,6 +89,8 @@ const takeStore = async (page: Page, base: string): Promise<void> => {
   await page.getByRole("dialog").getByText("Stored: version 2 by cara").waitFor()
   await take(page, "store")
   await page.keyboard.press("Escape")
+  // Otherwise the console asks before the changes are lost.
+  await page.getByRole("button", { name: "Discard", exact: true }).click()
 }
 
 const takeSession = async (page: Page): Promise<void> => {

@@ -16,16 +16,19 @@ interface PaletteProps {
 
 const useFound = (text: string) => {
   const typed = useDebounced(text)
-  const [found, setFound] = useState<ReadonlyArray<Command>>([])
+  const [found, setFound] = useState<{ readonly of: string; readonly commands: ReadonlyArray<Command> }>()
   const [problem, setProblem] = useState("")
   useEffect(() => {
     const ended = new AbortController()
-    setFound([])
     setProblem("")
-    find(typed, ended.signal).then(setFound, (error: unknown) => isAbort(error) || setProblem(messageOf(error)))
+    find(typed, ended.signal).then(
+      commands => setFound({ of: typed, commands }),
+      (error: unknown) => isAbort(error) || setProblem(messageOf(error))
+    )
     return () => ended.abort()
   }, [typed])
-  return { found, problem }
+  // What was found for an earlier text must not be run.
+  return { found: found?.of === text ? found.commands : [], problem }
 }
 
 const Palette = ({ onClose, pages }: PaletteProps) => {
@@ -34,7 +37,8 @@ const Palette = ({ onClose, pages }: PaletteProps) => {
   const [chosen, setChosen] = useState(0)
   const { found, problem } = useFound(text)
   useEffect(() => forget, [])
-  const commands = [...found, ...commandsOf(text, pages)]
+  // What is found later comes last, so that the chosen command stays.
+  const commands = [...commandsOf(text, pages), ...found]
   const index = Math.min(chosen, commands.length - 1)
 
   const run = (command: Command | undefined) => {

@@ -29,12 +29,18 @@ export const NamespaceRow = ({ isSearched, present, row, tenant }: RowProps) => 
   const indent = { paddingInlineStart: `${4 + depth * 14}px` }
   const isGroup = size > 0
   const name = visible(item?.namespace ?? start)
+  // It contains what is seen of the row.
+  const spoken = [
+    name,
+    ...(item !== undefined && isOfService(item.namespace) ? ["of the service"] : []),
+    ...(item?.count === undefined ? [] : [count(item.count)])
+  ].join(" ")
   const link = item !== undefined && (
     <a
       class="row"
       href={href("store", item.namespace)}
       aria-current={item.namespace === present ? "true" : undefined}
-      aria-label={depth > 0 ? `${name}${item.count === undefined ? "" : ` ${count(item.count)}`}` : undefined}
+      aria-label={depth > 0 ? spoken : undefined}
       title={name}
       style={isGroup ? undefined : indent}
     >
@@ -64,7 +70,7 @@ export const NamespaceRow = ({ isSearched, present, row, tenant }: RowProps) => 
       >
         {chevron}
         <Label text={label} />
-        {!isOpen && <span class="row-count">{count(size)} in it</span>}
+        {!isOpen && <span class="row-count">{count(size)}</span>}
       </button>
     )
   }
