@@ -37,7 +37,7 @@ const interruptInterval = 100
 
 /**
  * Interrupts a fiber and waits for its end. The interruption is repeated: Effect 3.22 loses one that arrives while the
- * fiber runs a finalizer of a scope that has several, and a fiber that goes on after that, as a loop does, would never
+ * fiber runs a finalizer of a scope that has several, and a fiber that continues after that, as a loop does, would never
  * end.
  */
 const interruptUntilEnded = <A, E>(fiber: Fiber.RuntimeFiber<A, E>): Effect.Effect<void> =>

@@ -103,7 +103,7 @@ layer(Environment.layer, { excludeTestServices: true })(
         })
       }))
 
-    test("can tell a token that has expired from a connection that is lost, in the middle of an answer", () =>
+    test("distinguish a token that has expired from a connection that is lost, in the middle of an answer", () =>
       Effect.gen(function* () {
         const { bearer, page, service } = yield* setting
         const { url } = service

@@ -39,8 +39,12 @@ const allowed: Readonly<Record<string, number>> = {
   // The time of a backup, in its manifest, and in the name of the files that a restore moves aside.
   "Storage/Backup.ts": 1,
   "Storage/Backup/Restore.ts": 1,
-  // Times below plots.
-  "Console/Overview/Metrics.ts": 2,
+  // The time of the last report, and whether a time is of today.
+  "Console/Service/Health.ts": 1,
+  "Console/Widgets/Text.ts": 2,
+  // Times of samples.
+  "Operations/Activity/Recorder.ts": 3,
+  "Operations/Activity/Report.ts": 1,
   // The age of something, next to it.
   "Console/Widgets/Hooks.ts": 2,
   // Timestamps of lines that the log writes by itself.

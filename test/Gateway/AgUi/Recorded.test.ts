@@ -51,7 +51,7 @@ const record = (base: string) =>
     return { id, events: (yield* ask(`${base}/${id}/events`)).events as ReadonlyArray<SessionEvent> }
   })
 
-/** What the client has written to the console, but for the sentence about a call that is replaced by a snapshot. */
+/** What the client has written to the console, except for the sentence about a call that is replaced by a snapshot. */
 const complaints = Effect.acquireRelease(
   Effect.sync(() => vi.spyOn(console, "warn").mockImplementation(() => {})),
   spy => Effect.sync(() => spy.mockRestore())
