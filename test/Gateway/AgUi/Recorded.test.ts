@@ -2,9 +2,9 @@
 import { assert, describe } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { vi } from "vitest"
-import * as Messages from "../../../src/AgUi/Messages.ts"
 import type { Conversation } from "../../../src/Client/Conversation/Conversation.ts"
 import type { SessionEvent } from "../../../src/Client/SessionModel.ts"
+import * as Messages from "../../../src/AgUi/Messages.ts"
 import { isLong } from "../../Scale.ts"
 import { ask, create, eventsUntil, post } from "../HttpSessions/Fixture.ts"
 import { live } from "../Socket/Fixture.ts"
@@ -51,7 +51,7 @@ const record = (base: string) =>
     return { id, events: (yield* ask(`${base}/${id}/events`)).events as ReadonlyArray<SessionEvent> }
   })
 
-/** What the client has written to the console, except for the sentence about a call that is replaced by a snapshot. */
+/** What the client has written to the console, except the sentence about a call that is replaced by a snapshot. */
 const complaints = Effect.acquireRelease(
   Effect.sync(() => vi.spyOn(console, "warn").mockImplementation(() => {})),
   spy => Effect.sync(() => spy.mockRestore())

@@ -12,7 +12,7 @@ import { Instance } from "../../../src/Simulator/Instance.ts"
 import * as Simulator from "../../../src/Simulator/Simulator.ts"
 import { createDatabase } from "../../postgres/Databases.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
-import { isSoak, times } from "../../Scale.ts"
+import { times } from "../../Scale.ts"
 import * as Environment from "../../service/Environment.ts"
 import { nodeSecret } from "../../service/Gateways.ts"
 import type * as Service from "../../service/Service.ts"
@@ -26,7 +26,7 @@ const seed = process.env.CLIENTS_SEED ?? "clients"
 
 /** 100 with `TEST_SCALE=25`. */
 const sessionCount = times(4)
-const kills = isSoak ? 6 : 3
+const kills = times(1) >= 5 ? 6 : 3
 /** The turns of a session at least, before the last one. */
 const turns = 3
 
