@@ -87,6 +87,8 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       await write("two ")
       for (const each of [page, tab]) await shows(each, "/hang", "one two ")
       await tab.reload()
+      // It follows the turn again.
+      await tab.getByRole("button", { name: "Stop" }).waitFor()
       await write("three")
       await end("one two three")
       for (const each of [page, tab]) {
