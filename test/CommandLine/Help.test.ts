@@ -18,7 +18,7 @@ const argumentsOf = (example: string): ReadonlyArray<string> => {
 
 /** Commands that start a service, use files, or are repeated while the service is unavailable. */
 const isNotRun = (path: string): boolean =>
-  /^(?:serve|dev|batch|export|import|backup|restore|migrate-store|openapi|chat)$/.test(path)
+  /^(?:serve|dev|kv watch|batch|export|import|backup|restore|migrate-store|openapi|sessions .*|chat)$/.test(path)
 
 describe("the help of a command", () => {
   it.effect("has one or two examples, whose arguments the command takes", () =>
