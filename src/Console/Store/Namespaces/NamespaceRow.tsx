@@ -45,8 +45,18 @@ export const NamespaceRow = ({ isSearched, present, row, tenant }: RowProps) => 
       style={isGroup ? undefined : indent}
     >
       {depth === 0 ? <NamespaceName name={item.namespace} tenant={tenant} /> : <Label text={label} />}
-      {isOfService(item.namespace) && <span class="badge">of the service</span>}
-      {item.count !== undefined && <span class="row-count">{count(item.count)}</span>}
+      {isOfService(item.namespace) && (
+        <>
+          {" "}
+          <span class="badge">of the service</span>
+        </>
+      )}
+      {item.count !== undefined && (
+        <>
+          {" "}
+          <span class="row-count">{count(item.count)}</span>
+        </>
+      )}
     </a>
   )
   if (!isGroup) return link
@@ -70,7 +80,12 @@ export const NamespaceRow = ({ isSearched, present, row, tenant }: RowProps) => 
       >
         {chevron}
         <Label text={label} />
-        {!isOpen && <span class="row-count">{count(size)}</span>}
+        {!isOpen && (
+          <>
+            {" "}
+            <span class="row-count">{count(size)}</span>
+          </>
+        )}
       </button>
     )
   }
