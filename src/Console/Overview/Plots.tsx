@@ -32,7 +32,7 @@ const plots: ReadonlyArray<Described> = [
     colors: { p50: 1, p95: 2, p99: 3, commitP99: 4 }
   },
   {
-    ...{ title: "Reads and writes", hint: "Writes are committed in groups", format: perSecond },
+    ...{ title: "Throughput", hint: "Writes are committed in groups", format: perSecond },
     colors: { reads: 2, writes: 1, commits: 3 }
   },
   {
