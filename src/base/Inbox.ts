@@ -47,8 +47,10 @@ export class Inbox<A, E> {
       : Exit.as(exit, [values, true] as const)
   })
 
+  /** The fiber may have yielded since it has found nothing, so that something may have arrived. */
   private readonly arrival: Effect.Effect<void> = Direct.async(resume => {
-    this.wake = () => resume(Exit.void)
+    if (this.values.length > 0 || this.exit !== undefined) resume(Exit.void)
+    else this.wake = () => resume(Exit.void)
     return () => {
       this.wake = undefined
     }

@@ -37,6 +37,8 @@ export class Mutex {
       const woken = Effect.async<() => void>(resume => {
         wake = () => resume(Effect.succeed(wake))
         this.waiting.push(wake)
+        // The fiber may have yielded since the mutex was taken.
+        if (!this.isTaken && this.waiting.length === 1) wake()
       })
       return Effect.onInterrupt(Effect.interruptible(woken), () =>
         Effect.sync(() => {

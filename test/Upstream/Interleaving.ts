@@ -14,6 +14,11 @@ export const interleavings: fc.Arbitrary<Interleaving> = fc.record({
   steps: fc.integer({ min: 10, max: 80 })
 })
 
+/** All of them. */
+export const allInterleavings: ReadonlyArray<Interleaving> = (["one for each", "one for all"] as const).flatMap(
+  queues => Array.from({ length: 71 }, (_, index) => ({ queues, steps: 10 + index }))
+)
+
 /** One queue for all fibers, as Effect had it before 3.20. */
 const shared = (): Scheduler.Scheduler => {
   const queue: Array<() => void> = []

@@ -1,8 +1,9 @@
-import { describe, expect } from "@effect/vitest"
+import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber } from "effect"
 import * as Direct from "../../src/base/Direct.ts"
 import { Mutex } from "../../src/base/Mutex.ts"
 import { test } from "../Tests.ts"
+import * as Interleaving from "../Upstream/Interleaving.ts"
 
 const noFiber = (): never => {
   throw new Error("a fiber was asked for")
@@ -45,6 +46,17 @@ describe("Mutex", () => {
     yield* Effect.forEach([fibers[0]!, fibers[3]!, fibers[4]!], Fiber.join)
     expect(ran.filter(index => index !== 2)).toEqual([0, 3, 4])
     expect(yield* mutex.run(Exit.succeed("free"))).toBe("free")
+  })
+
+  it("runs all work wherever fibers yield", async () => {
+    for (const interleaving of Interleaving.allInterleavings) {
+      const program = Effect.suspend(() => {
+        const mutex = new Mutex()
+        const work = Effect.repeatN(mutex.run(Effect.yieldNow()), 100)
+        return Effect.all([work, work, work], { concurrency: 3, discard: true })
+      })
+      expect(await Interleaving.endOf(program, interleaving)).toEqual(Exit.void)
+    }
   })
 
   test.effect("does not interrupt what has started", function* () {

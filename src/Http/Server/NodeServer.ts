@@ -86,7 +86,7 @@ const listen = (gate: Gate, { host, port }: Address): Effect.Effect<void, Listen
 const cutting = Duration.seconds(1)
 
 const closed = (gate: Gate): Effect.Effect<void> =>
-  Effect.suspend(() => (!gate.listening && gate.connected === 0 ? Effect.void : emitted(gate, "close")))
+  emitted(gate, () => !gate.listening && gate.connected === 0, "close")
 
 /** What a server drains: its connections and the requests in flight. */
 interface Traffic {
@@ -134,7 +134,7 @@ const watch = (gate: Gate, tags: MetricTags.MetricTags, queues = new KernelQueue
     const possiblyStalled = queues.isDue(now) ? gate.possiblyStalled() : []
     if (possiblyStalled.length > 0) yield* askKernel(queues, possiblyStalled, now)
     // The last check of a connection is after its end.
-    if (gate.connected === 0) yield* emitted(gate, "connection")
+    yield* emitted(gate, () => gate.connected > 0, "connection")
     yield* Effect.sleep("1 second")
   }).pipe(Effect.forever)
 

@@ -148,5 +148,4 @@ const perform = (handshake: Handshake | undefined, { accept, connections }: Upgr
 }
 
 /** Waits until a connection is closed. */
-export const closed = ({ socket }: Handshake): Effect.Effect<void> =>
-  Effect.suspend(() => (socket.closed ? Effect.void : emitted(socket, "close")))
+export const closed = ({ socket }: Handshake): Effect.Effect<void> => emitted(socket, () => socket.closed, "close")

@@ -23,9 +23,17 @@ export const onceRead = (callback: () => void): (() => void) => {
 /** Waits until everything that has already arrived is read; see {@link onceRead}. */
 export const untilRead: Effect.Effect<void> = Effect.async(resume => Effect.sync(onceRead(() => resume(Effect.void))))
 
-/** Waits until an emitter emits one of these events. */
-export const emitted = (emitter: EventEmitter, ...events: ReadonlyArray<string>): Effect.Effect<void> =>
+/**
+ * Waits until an emitter emits one of these events, unless what they announce `isSo` already. A fiber may yield between a
+ * check and the wait, so that the wait checks as well.
+ */
+export const emitted = (
+  emitter: EventEmitter,
+  isSo: () => boolean,
+  ...events: ReadonlyArray<string>
+): Effect.Effect<void> =>
   Effect.async(resume => {
+    if (isSo()) return resume(Effect.void)
     const stop = (): void => {
       for (const event of events) emitter.off(event, done)
     }
@@ -38,4 +46,5 @@ export const emitted = (emitter: EventEmitter, ...events: ReadonlyArray<string>)
   })
 
 /** Waits until a stream accepts more data, or is destroyed. */
-export const drained = (stream: Writable): Effect.Effect<void> => emitted(stream, "drain", "close")
+export const drained = (stream: Writable): Effect.Effect<void> =>
+  emitted(stream, () => stream.destroyed || !stream.writableNeedDrain, "drain", "close")
