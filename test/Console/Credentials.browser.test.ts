@@ -109,9 +109,9 @@ describeVisit("The console and its credentials", visit => {
       await page.getByRole("log").getByText("echo: hello from anna").waitFor()
       await view("Store")
       // What the gateway keeps in the store is hidden until it is asked for.
-      assert.strictEqual(await page.getByRole("link", { name: /^tenant:acme\/sessions/ }).count(), 0)
+      assert.strictEqual(await page.getByRole("link", { name: /^tenant:acme \/ sessions/ }).count(), 0)
       await page.getByLabel("1 namespace of the service").check()
-      await page.getByRole("link", { name: /^tenant:acme\/sessions/ }).waitFor()
+      await page.getByRole("link", { name: /^tenant:acme \/ sessions/ }).waitFor()
       await view("Overview")
       await page.getByRole("img", { name: /^Requests: succeeded \d/ }).waitFor()
     })
@@ -131,7 +131,7 @@ describeVisit("The console and its credentials", visit => {
 
     it("shows sessions alone to the bearer of a token, and asks for another one when it is no longer valid", async () => {
       await signIn(tokens.anna, address)
-      await page.getByText("sessions only").waitFor()
+      await page.getByText("sessions only", { exact: true }).waitFor()
       assert.strictEqual(await page.getByRole("link", { name: "Store" }).count(), 0)
       await view("Sessions")
       await page.getByRole("link", { name: /hello from anna/ }).click()
