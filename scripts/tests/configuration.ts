@@ -26,12 +26,12 @@ const reports = process.env.TEST_REPORTS
 
 type Json = ["json", { outputFile: string }]
 
-const processes = Number(process.env.TEST_PROCESSES ?? Math.min(2 * availableParallelism(), 12))
+const processes = Number(process.env.TEST_PROCESSES ?? Math.min(Math.ceil(2.5 * availableParallelism()), 12))
 
 /**
  * The configuration for a set of files, and how often they repeat their loops, by default.
  *
- * Every suite uses its own sockets and files, so files may run concurrently: twice as many as there are processors,
+ * Every suite uses its own sockets and files, so files may run concurrently: more than there are processors,
  * because tests wait for other processes and for time most of the time. Files that run one after the other share a process
  * and its loaded modules: loading Effect takes longer than most files run. A process takes the next file when it has
  * done one; vitest starts those that took longest in the last run first.
