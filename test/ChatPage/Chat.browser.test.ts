@@ -98,6 +98,32 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       await tab.close()
     })
 
+    it("shows the whole of an answer that ends between the two requests of a page that is loaded", async () => {
+      const id = randomUUID()
+      const page = await open(id, visit.page)
+      await say(page, "/hang")
+      await logOf(page).getByRole("article", { name: "Agent" }).waitFor()
+      const { end, write } = await answering(id)
+      await write("one ")
+      await shows(page, "/hang", "one ")
+      await page.route(
+        "**/messages",
+        async route => {
+          const response = await route.fetch()
+          await end("one two")
+          const messages = `${visit.base}/api/v1/chat/coder/${id}/messages`
+          await eventually(async () => {
+            const all = (await (await fetch(messages)).json()) as Array<{ metadata: { status?: string } }>
+            assert.strictEqual(all.at(-1)!.metadata.status, "completed")
+          })
+          await route.fulfill({ response })
+        },
+        { times: 1 }
+      )
+      await page.reload()
+      await shows(page, "/hang", "one two")
+    })
+
     it("shows what another tab has said, when it is looked at", async () => {
       const id = randomUUID()
       const page = await open(id, visit.page)
