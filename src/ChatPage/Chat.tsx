@@ -8,9 +8,6 @@ import { agentType, id, linkTo, type Message, stopAgent, stored, transport, tran
 /** A broken connection, after which the agent continues. Errors of the agent are of another type. */
 const isDisconnect = (error: Error | undefined): boolean => error instanceof TypeError
 
-/** Whether nothing more is added to a message. */
-const isEnded = ({ metadata, role }: Message): boolean => role === "assistant" && metadata?.status !== undefined
-
 const useResumedChat = (initial: Array<Message>) => {
   const chat = useChat<Message>({
     id,
@@ -22,16 +19,15 @@ const useResumedChat = (initial: Array<Message>) => {
   const { error, regenerate, resumeStream, setMessages, status } = chat
 
   /** Follows the turn in progress, after the service has sent its messages. */
-  const follow = useEffectEvent(async (known: ReadonlyArray<Message>, signal?: AbortSignal): Promise<void> => {
+  const follow = useEffectEvent(async (): Promise<void> => {
     await resumeStream()
-    const last = known.at(-1)
-    if (last === undefined || isEnded(last)) return
-    // The turn may have ended between the two requests. Then nothing was resumed.
-    const all = await stored(signal)
-    if (all !== undefined) setMessages(current => (current.at(-1)?.id === last.id ? all : current))
+    // Between the two requests a turn may have ended, which was not resumed, or begun, whose message is not shown.
+    const all = (await stored()) ?? []
+    // Unless something was said in the meantime.
+    setMessages(current => (current.every(({ id }) => all.some(known => known.id === id)) ? all : current))
   })
 
-  useEffect(() => void follow(initial), [initial])
+  useEffect(() => void follow(), [])
 
   /** Gets what the service has, and follows the turn in progress. A message that it does not have is sent again. */
   const catchUp = useEffectEvent(async (signal?: AbortSignal): Promise<void> => {
@@ -43,7 +39,7 @@ const useResumedChat = (initial: Array<Message>) => {
       isUnsent = last?.role === "user" && !known.some(({ id }) => id === last.id)
       return isUnsent ? [...known, last!] : known
     })
-    await (isUnsent ? regenerate() : follow(known, signal))
+    await (isUnsent ? regenerate() : follow())
   })
 
   useEffect(() => {
