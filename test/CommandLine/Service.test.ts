@@ -57,20 +57,23 @@ layer(setting, { excludeTestServices: true })("commands", it => {
   })
 
   test.scoped("lists, shows and prints sessions", function* () {
-    const { env, url } = yield* Setting
-    const headers = { authorization: `Bearer ${env.CAUSEWAY_SESSION_TOKEN}` }
+    const { url } = yield* Setting
+    const own = { CAUSEWAY_SESSION_TOKEN: yield* token("lists") }
+    const headers = { authorization: `Bearer ${own.CAUSEWAY_SESSION_TOKEN}` }
     const client = yield* connect(`${url.replace("http", "ws")}/ws`, { headers })
     const id = yield* createSession(client)
     yield* client.get("subscribed", { type: "subscribe", sessionId: id, afterSeq: 0 })
     yield* completeTurn(client, id, "hello there")
-    const listed = yield* call(["sessions", "list"])
+    const listed = yield* call(["sessions", "list"], own)
     assert.deepStrictEqual(
       linesOf(listed.stdout).map(session => session.id),
       [id]
     )
     const other = yield* createSession(client)
     const idsOf = (...options: ReadonlyArray<string>) =>
-      Effect.map(call(["sessions", "list", ...options]), ({ stdout }) => linesOf(stdout).map(session => session.id))
+      Effect.map(call(["sessions", "list", ...options], own), ({ stdout }) =>
+        linesOf(stdout).map(session => session.id)
+      )
     assert.deepStrictEqual(yield* idsOf(), [other, id])
     yield* completeTurn(client, id, "hello again")
     assert.deepStrictEqual(yield* idsOf("--order", "activity"), [id, other])
@@ -78,17 +81,17 @@ layer(setting, { excludeTestServices: true })("commands", it => {
     yield* client.untilEvent(id, event => event.type === "question_requested")
     assert.deepStrictEqual(yield* idsOf("--waiting"), [id])
     assert.deepStrictEqual(yield* idsOf("--failed"), [])
-    assert.match((yield* call(["sessions", "list"], {}, true)).stdout, /active +waiting +echo/)
-    const refused = yield* call(["sessions", "list", "--order", "created", "--waiting"])
+    assert.match((yield* call(["sessions", "list"], own, true)).stdout, /active +waiting +echo/)
+    const refused = yield* call(["sessions", "list", "--order", "created", "--waiting"], own)
     assert.include(refused.stderr, 'waiting: needs the order "activity"')
-    const shown = yield* call(["sessions", "show", id], {}, true)
+    const shown = yield* call(["sessions", "show", id], own, true)
     assert.match(shown.stdout, /agent +echo\n/)
-    const events = linesOf((yield* call(["sessions", "tail", id, "--once"])).stdout)
+    const events = linesOf((yield* call(["sessions", "tail", id, "--once"], own)).stdout)
     assert.strictEqual(events.at(-1)?.type, "synced")
     assert.isAbove(events.length, 5)
-    const read = yield* call(["sessions", "tail", id, "--once"], {}, true)
+    const read = yield* call(["sessions", "tail", id, "--once"], own, true)
     assert.include(read.stdout, "echo: hello there")
-    const absent = yield* call(["sessions", "show", "absent"])
+    const absent = yield* call(["sessions", "show", "absent"], own)
     assert.strictEqual(absent.code, 3, absent.stderr)
     assert.include(absent.stderr, "\ncauseway sessions list lists the sessions.\n")
   })
