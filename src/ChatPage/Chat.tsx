@@ -8,6 +8,17 @@ import { agentType, id, linkTo, type Message, stopAgent, stored, transport, tran
 /** A broken connection, after which the agent continues. Errors of the agent are of another type. */
 const isDisconnect = (error: Error | undefined): boolean => error instanceof TypeError
 
+/** What the service has, and after it what was said since. */
+const joined = (stored: ReadonlyArray<Message>, current: ReadonlyArray<Message>): Array<Message> => {
+  const ids = new Set(stored.map(({ id }) => id))
+  const since = current.filter(({ id }) => !ids.has(id))
+  const last = current.at(-1)
+  // The last message may have grown here in the meantime.
+  return since.length === 0
+    ? [...stored]
+    : [...stored.map(message => (message.id === last?.id ? last : message)), ...since]
+}
+
 const useResumedChat = (initial: Array<Message>) => {
   const chat = useChat<Message>({
     id,
@@ -23,8 +34,7 @@ const useResumedChat = (initial: Array<Message>) => {
     await resumeStream()
     // Between the two requests a turn may have ended, which was not resumed, or begun, whose message is not shown.
     const all = (await stored()) ?? []
-    // Unless something was said in the meantime.
-    setMessages(current => (current.every(({ id }) => all.some(known => known.id === id)) ? all : current))
+    setMessages(current => joined(all, current))
   })
 
   useEffect(() => void follow(), [])
@@ -37,7 +47,7 @@ const useResumedChat = (initial: Array<Message>) => {
     setMessages(current => {
       const last = current.at(-1)
       isUnsent = last?.role === "user" && !known.some(({ id }) => id === last.id)
-      return isUnsent ? [...known, last!] : known
+      return joined(known, current)
     })
     await (isUnsent ? regenerate() : follow())
   })

@@ -124,6 +124,31 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       await shows(page, "/hang", "one two")
     })
 
+    it("shows a message that its first history lacks, also if something is said before the second one arrives", async () => {
+      const id = randomUUID()
+      const page = await open(id, visit.page)
+      await say(page, "/ask")
+      const blue = page.getByRole("button", { name: "blue" })
+      await blue.waitFor()
+      let isAnswered = () => {}
+      const answered = new Promise<void>(resolve => (isAnswered = resolve))
+      await page.route(
+        "**/messages",
+        async route => {
+          const response = await route.fetch()
+          await answered
+          await route.fulfill({ response })
+        },
+        { times: 1 }
+      )
+      await page.route("**/messages", route => route.fulfill({ json: [] }), { times: 1 })
+      await page.reload()
+      await blue.click()
+      await page.getByText("answer: blue").waitFor()
+      isAnswered()
+      await shows(page, "/ask", "blue", "answer: blue")
+    })
+
     it("shows what another tab has said, when it is looked at", async () => {
       const id = randomUUID()
       const page = await open(id, visit.page)
