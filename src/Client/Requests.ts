@@ -151,10 +151,11 @@ export class Requests {
     })
   }
 
-  /** Runs work on the network until the signal aborts it. Its failures are typed. */
+  /** Runs work on the network until the signal aborts. Its failures are typed. */
   async attempt<A>(signal: AbortSignal, work: () => Promise<A>): Promise<A> {
     try {
-      return await work()
+      // A `fetch` may lose the signal once the headers are there.
+      return await abortable(work(), signal)
     } catch (cause) {
       signal.throwIfAborted()
       if (isClientError(cause)) throw cause

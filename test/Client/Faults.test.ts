@@ -68,6 +68,28 @@ describe("an event stream", () => {
     })
   })
 
+  it("ends at once, and with it its connection, on a runtime whose `fetch` loses the signal once the headers are there", async () => {
+    let isClosed = false
+    const stream = streaming((_, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" }).write(event(1))
+      response.once("close", () => (isClosed = true))
+    })
+    await serving(stream, async baseUrl => {
+      const { ending, signal } = observing()
+      const client = makeClient({
+        baseUrl,
+        token: "t",
+        transports: ["serverSentEvents"],
+        fetch: (url, options) => fetch(url, { ...options, signal: null })
+      })
+      const gathered = new Gathered(client.follow({ after: 0, signal }))
+      await until(() => gathered.seqs.length === 1)
+      ending.abort()
+      await gathered.done
+      await until(() => isClosed)
+    })
+  })
+
   it("delivers a reset after the changes that came with it", async () => {
     const text = `${event(1)}${event(2)}${event(3)}event: reset\nid: 2\ndata: {"lastSeq":2}\n\n`
     const stream = streaming((_, response) =>
