@@ -1,4 +1,4 @@
-/** Writes the generated parts of docs/protocol.md from the schemas of the protocol. */
+/** Writes the generated parts of docs/reference/protocol.md from the schemas of the protocol. */
 import { readFileSync, writeFileSync } from "node:fs"
 import * as AsyncApi from "../../src/app/AsyncApi.ts"
 import { isObject, type JsonObject } from "../../src/base/Json/Parsing.ts"
@@ -8,7 +8,7 @@ import { schemaName } from "../../src/Gateway/Protocol/Fields.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
 import { table } from "./Markdown.ts"
 
-const page = new URL("../../docs/protocol.md", import.meta.url)
+const page = new URL("../../docs/reference/protocol.md", import.meta.url)
 
 const code = (text: string): string => `\`${text}\``
 
