@@ -106,5 +106,5 @@ execFileSync(process.execPath, ["--import", "tsx", "scripts/pages.ts", join(out,
 })
 
 cpSync(join(root, "LICENSE"), join(out, "LICENSE"))
-const page = join(root, "docs/standalone.md")
+const page = join(root, "docs/embed/standalone.md")
 if (existsSync(page)) cpSync(page, join(out, "README.md"))

@@ -48,7 +48,7 @@ const assertShown = (one: string, other: string) =>
     yield* shows(one, "session_nodes 2")
     yield* shows(one, "postgres_listener_connected 1")
     yield* shows(other, 'sessions_forwarded_total{outcome="answered"} 1')
-    const page = readFileSync(new URL("../docs/observability.md", import.meta.url), "utf8")
+    const page = readFileSync(new URL("../docs/operate/observability.md", import.meta.url), "utf8")
     // Some are read from the database after the start.
     for (const [, name] of page.matchAll(/^\| `((?:postgres_|session_(?!database)|sessions_)\w+)` \|/gm)) {
       yield* matches(other, new RegExp(`^${name}(?:_count)?(?:\\{.*\\})? \\S+$`, "m"))

@@ -87,6 +87,8 @@ describe.each(["bun", "deno"] as const)("on %s", runtime => {
 
   it("is documented with the version that is tested", () => {
     const name = { bun: "Bun", deno: "Deno" }[runtime]
-    expect(read("docs/deployment.md")).toContain(`${name} ${versions[runtime].split(".").slice(0, 2).join(".")}`)
+    expect(read("docs/operate/deployment.md")).toContain(
+      `${name} ${versions[runtime].split(".").slice(0, 2).join(".")}`
+    )
   })
 })

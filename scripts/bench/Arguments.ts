@@ -44,7 +44,7 @@ export const help = (cases: ReadonlyArray<Case>): string =>
     "Builds of the service are compared by: npm run bench -- builds --help.",
     "Nodes over one PostgreSQL are measured by: npm run bench -- postgres --help.",
     "",
-    "A run of all cases without --quick and --profile writes docs/performance.md; other runs only print."
+    "A run of all cases without --quick and --profile writes docs/reference/performance.md; other runs only print."
   ].join("\n")
 
 const bounds = {

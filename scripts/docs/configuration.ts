@@ -1,10 +1,13 @@
-/** Writes the table of variables in docs/configuration.md. With `--check` it only checks whether it is up to date. */
+/**
+ * Writes the table of variables in docs/reference/configuration.md. With `--check` it only checks whether it is up to
+ * date.
+ */
 import { readFileSync, writeFileSync } from "node:fs"
 import { help } from "../../src/app/Serve.ts"
 import * as Setting from "../../src/base/Setting.ts"
 import { replaceSection, table } from "./Markdown.ts"
 
-const page = new URL("../../docs/configuration.md", import.meta.url)
+const page = new URL("../../docs/reference/configuration.md", import.meta.url)
 
 /** What is allowed without what each row would repeat. */
 const briefly = (allowed: string): string =>

@@ -1,4 +1,4 @@
-/** Writes the generated parts of docs/protocol.md from the schemas of the protocol. */
+/** Writes the generated parts of docs/reference/protocol.md from the schemas of the protocol. */
 import { readFileSync, writeFileSync } from "node:fs"
 import * as AsyncApi from "../../src/app/AsyncApi.ts"
 import { isObject, type JsonObject } from "../../src/base/Json/Parsing.ts"
@@ -8,73 +8,25 @@ import { schemaName } from "../../src/Gateway/Protocol/Fields.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
 import { table } from "./Markdown.ts"
 
-const page = new URL("../../docs/protocol.md", import.meta.url)
+const page = new URL("../../docs/reference/protocol.md", import.meta.url)
 
 const code = (text: string): string => `\`${text}\``
 
 const count = (figure: number): string => figure.toLocaleString("en-US")
 
-/** Descriptions that add nothing to the type or the name. */
-const generic: ReadonlySet<unknown> = new Set([
-  "A number.",
-  "A whole number.",
-  "A whole number from 0 on.",
-  "The id of a session.",
-  `Any JSON value of at most ${Protocol.Limits.jsonDepth} levels.`
-])
-
-/** Types with a name on the page, by the descriptions of their schemas. */
-const named: ReadonlyMap<unknown, string> = new Map([
-  ["An id.", "id"],
-  ["A name.", "name"],
-  ["A path relative to the workspace.", "path"]
-])
-
-/** How the description of a field begins that the text of the page explains. */
-const explained = /^Makes the request idempotent\./
-
-const typeOf = (schema: JsonObject): string => {
-  const name = named.get(schema.description)
-  if (name !== undefined && typeof schema.maxLength === "number") return name
-  if (typeof schema.$ref === "string") return schema.$ref.split("/").at(-1)!
-  if (Array.isArray(schema.anyOf)) return schema.anyOf.filter(isObject).map(typeOf).join(" or ")
-  if (Array.isArray(schema.enum)) return schema.enum.map(word => code(String(word))).join(", ")
-  switch (schema.type) {
-    case "string":
-      return typeof schema.maxLength === "number" ? `text, 1 to ${count(schema.maxLength)} characters` : "text"
-    case "integer":
-      return "whole number"
-    case "array":
-      return `list of ${isObject(schema.items) ? typeOf(schema.items) : "any JSON"}`
-    case "object":
-      return isObject(schema.additionalProperties) ? "texts by name" : `{ ${fields(schema, []).join("; ")} }`
-    case undefined:
-      return "any JSON"
-    default:
-      return String(schema.type)
-  }
-}
-
-const field = (name: string, schema: unknown, isRequired: boolean): string => {
-  if (!isObject(schema)) return code(name)
-  const { description } = schema
-  const isSaid = typeof description === "string" && !generic.has(description) && !named.has(description)
-  const said = isSaid && !explained.test(description) ? ` ${description}` : ""
-  return `${code(isRequired ? name : `${name}?`)} (${typeOf(schema)})${said}`
-}
-
-const fields = (schema: unknown, without: ReadonlyArray<string>): ReadonlyArray<string> => {
-  if (!isObject(schema) || !isObject(schema.properties)) return []
+/** The names of the fields of an object; the AsyncAPI document has their types and meanings. */
+const fields = (schema: unknown, without: ReadonlyArray<string>): string => {
+  if (!isObject(schema) || !isObject(schema.properties)) return ""
   const required = new Set(Array.isArray(schema.required) ? schema.required : [])
-  return Object.entries(schema.properties)
-    .filter(([name]) => !without.includes(name))
-    .map(([name, value]) => field(name, value, required.has(name)))
+  return Object.keys(schema.properties)
+    .filter(name => !without.includes(name))
+    .map(name => code(required.has(name) ? name : `${name}?`))
+    .join(", ")
 }
 
 const schemas = (): JsonObject => AsyncApi.document().components.schemas
 
-const fieldsCell = (name: string, without: ReadonlyArray<string>): string =>
-  fields(schemas()[name], without).join("<br>")
+const fieldsOf = (name: string, ...without: ReadonlyArray<string>): string => fields(schemas()[name], without)
 
 const meaning = (name: string): string => {
   const schema = schemas()[name]
@@ -83,37 +35,32 @@ const meaning = (name: string): string => {
 
 const requests = (): string =>
   table(
-    ["request", "meaning", "fields in addition to `type` and `id`", "answer"],
+    ["request", "meaning", "fields", "answer"],
     Protocol.requestTypes.map(type => {
       const name = schemaName(type, "Request")
-      return [code(type), meaning(name), fieldsCell(name, ["type", "id"]), code(Protocol.answerTypes[type])]
+      return [code(type), meaning(name), fieldsOf(name, "type", "id"), code(Protocol.answerTypes[type])]
     })
   )
 
 const answers = (): string =>
   table(
-    ["answer", "meaning", "fields in addition to `type` and `id`"],
+    ["answer", "meaning", "fields"],
     Object.keys(Examples.answers).map(type => {
       const name = schemaName(type, "Answer")
       // The table of requests names the answer of each.
       const rest = meaning(name).replace(/^Answers [^.]*`\. ?/, "")
-      return [code(type), rest, fieldsCell(name, ["type", "id"])]
+      return [code(type), rest, fieldsOf(name, "type", "id")]
     })
   )
 
 const events = (): string =>
   table(
-    ["event", "meaning", "fields in addition to the envelope and `turnId`"],
+    ["event", "meaning", "fields"],
     Protocol.eventTypes.map(type => {
       const name = schemaName(type, "Event")
-      return [code(type), meaning(name), fieldsCell(name, ["type", "turnId"])]
+      return [code(type), meaning(name), fieldsOf(name, "type", "turnId")]
     })
   )
-
-const object = (name: string) => (): string =>
-  fields(schemas()[name], [])
-    .map(line => `- ${line}`)
-    .join("\n")
 
 const errors = (): string =>
   table(
@@ -162,9 +109,9 @@ const limits = (): string => {
 const parts: Readonly<Record<string, () => string>> = {
   requests,
   answers,
-  envelope: object("EventEnvelope"),
+  envelope: () => fieldsOf("EventEnvelope"),
   events,
-  session: object("Session"),
+  session: () => fieldsOf("Session"),
   states: () => Protocol.SessionState.literals.map(code).join(", "),
   errors,
   "close codes": closeCodes,

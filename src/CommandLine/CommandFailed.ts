@@ -1,7 +1,7 @@
 /** The failures of commands, and their exit codes. */
 import { Schema } from "effect"
 
-/** The exit codes of all commands; docs/cli.md lists them. */
+/** The exit codes of all commands; docs/use/cli.md lists them. */
 export const exitCodes = {
   failed: 1,
   wrongArguments: 2,

@@ -363,7 +363,7 @@ export const loadProfile = (name: Option.Option<string>): Effect.Effect<Profile,
       const names = Object.keys(profiles).join(", ")
       return yield* wrong(
         `There is no profile ${JSON.stringify(wanted)} in ${file}`,
-        names === "" ? "There are none; docs/cli.md shows the file." : `There are ${names}.`
+        names === "" ? "There are none; docs/use/cli.md shows the file." : `There are ${names}.`
       )
     }
     const resolved = (path: string | undefined) =>

@@ -1,6 +1,6 @@
 /**
- * The protocol between clients and the gateway: requests, answers, events and close codes, as schemas. `docs/protocol.md`
- * and the AsyncAPI document are generated from them.
+ * The protocol between clients and the gateway: requests, answers, events and close codes, as schemas.
+ * `docs/reference/protocol.md` and the AsyncAPI document are generated from them.
  *
  * A frame is a JSON object in a WebSocket text message. Types are in snake_case, fields in camelCase.
  */

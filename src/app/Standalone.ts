@@ -1,6 +1,6 @@
 /**
  * The service for hosts without Effect, or with another version of it: `causewayd-standalone`, a separate package in
- * which Effect is bundled. See `docs/standalone.md`.
+ * which Effect is bundled. See `docs/embed/standalone.md`.
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http"

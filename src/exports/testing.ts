@@ -1,6 +1,6 @@
 /**
  * What tests of an application need: the ports in memory, simulated upstream services on real sockets, and virtual time
- * over real sockets. `causewayd/testing`; see `docs/testing.md`.
+ * over real sockets. `causewayd/testing`; see `docs/embed/testing.md`.
  */
 export * as SessionEventsInMemory from "../Gateway/SessionEvents/Memory.ts"
 export * as Simulator from "../Simulator/Simulator.ts"

@@ -22,7 +22,7 @@ import type { BatchOperation, SetPayload } from "../../src/Kv/Requests.ts"
 const root = fileURLToPath(new URL("../..", import.meta.url))
 const entryPoint = join(root, "src", "Client", "Client.ts")
 const effectEntryPoint = join(root, "src", "Client", "Effect", "Client.ts")
-const page = readFileSync(join(root, "docs", "client.md"), "utf8")
+const page = readFileSync(join(root, "docs/use/client.md"), "utf8")
 
 /** Bundles a module for browsers. Returns the bytes after gzip, and the files that something is taken from. */
 const bundle = async (contents: string) => {
@@ -109,7 +109,7 @@ describe("the plain client", () => {
     expect(same).not.toContain(false)
   })
 
-  /** What is bundled, minified and compressed, and the most KiB that it may have. docs/client.md names the figures. */
+  /** What is bundled, minified and compressed, and the most KiB that it may have. docs/use/client.md names the figures. */
   const bundles = [
     ["entries", "import { makeKeyValueClient } from ENTRY; globalThis.make = makeKeyValueClient", 4.5],
     ["entries and the log", "import { makeClient } from ENTRY; globalThis.make = makeClient", 8],
@@ -117,7 +117,7 @@ describe("the plain client", () => {
     ["all", "export * from ENTRY", 19]
   ] as const
 
-  it.each(bundles)("costs a browser for %s what docs/client.md says", async (what, code, limit) => {
+  it.each(bundles)("costs a browser for %s what docs/use/client.md says", async (what, code, limit) => {
     const { files, size, text } = await bundle(code.replace("ENTRY", JSON.stringify(entryPoint)))
     const shown = (size / 1024).toFixed(1)
     console.log(`${what}: ${shown} KiB`)
@@ -131,7 +131,7 @@ describe("the plain client", () => {
     expect(text).not.toContain("causeway.v1")
   })
 
-  it("costs a browser in Effect what docs/client.md says", async () => {
+  it("costs a browser in Effect what docs/use/client.md says", async () => {
     const { size } = await bundle(`export { make, makeSessions } from ${JSON.stringify(effectEntryPoint)}`)
     const limit = 125
     console.log(`in Effect: ${(size / 1024).toFixed(1)} KiB`)

@@ -13,7 +13,7 @@ type Complete = (lines: ReadonlyArray<string>) => ReadonlyArray<ReadonlyArray<st
 
 /** How a shell is asked. */
 interface Asking {
-  /** Where docs/cli.md puts the completions, below the home directory. */
+  /** Where docs/use/cli.md puts the completions, below the home directory. */
   readonly file: string
   /** What else the user has there. */
   readonly files: Readonly<Record<string, string>>

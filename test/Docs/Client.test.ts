@@ -1,4 +1,4 @@
-/** Runs each example of docs/client.md against a service. */
+/** Runs each example of docs/use/client.md against a service. */
 import { Effect, Redacted, Stream } from "effect"
 import { describe, expect, it } from "vitest"
 import {
@@ -16,9 +16,9 @@ import { withService } from "../Client/Harness.ts"
 import { keys } from "../Harness.ts"
 import { evaluate, programsOf } from "./Page.ts"
 
-const examples = programsOf("docs/client.md")
+const examples = programsOf("docs/use/client.md")
 
-describe("docs/client.md", () => {
+describe("docs/use/client.md", () => {
   it("has examples", () => {
     expect(examples).toHaveLength(9)
   })

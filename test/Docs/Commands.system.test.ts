@@ -10,10 +10,10 @@ import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { type Block, blocksOf, shell } from "./Shell.ts"
 
 /** It shows the positions of an empty log. */
-const first = "docs/http-api.md"
+const first = "docs/reference/http-api.md"
 
 /** They share the service and a directory, and nothing else. */
-const others = ["docs/cli.md", "docs/how-to.md", "docs/sessions-http.md"]
+const others = ["docs/use/cli.md", "docs/use/how-to.md", "docs/use/sessions-http.md"]
 
 const service: Block = {
   code: "npx causewayd dev",
@@ -50,39 +50,41 @@ describe.concurrent("the commands of pages", () => {
       }).pipe(Effect.scoped)
   )
 
-  it.live("docs/operations.md: its commands back a service up that runs, and restore it once it has stopped", () =>
-    Effect.gen(function* () {
-      const port = yield* Effect.promise(freePort)
-      const directory = yield* temporaryDirectory
-      const { run } = yield* shell(directory, { placed: { "PORT=8090": `PORT=${port}` } })
-      const blocks = blocksOf("docs/operations.md")
-      const [online, offline] = [blocks.filter(block => !isOffline(block)), blocks.filter(isOffline)]
-      const set = (value: number): Block => ({
-        code: `npx causewayd kv set n k ${value}`,
-        isBackground: false,
-        printed: undefined
-      })
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          yield* Effect.forEach([service, set(1), ...online, set(2)], run, { discard: true })
-          // The service that tries the backup out.
-          const headers = { authorization: "Bearer test" }
-          const answer = yield* Effect.promise(() => fetch(`http://127.0.0.1:${port}/api/v1/kv/n/k`, { headers }))
-          expect(yield* Effect.promise(() => answer.json())).toMatchObject({ value: 1 })
+  it.live(
+    "docs/operate/operations.md: its commands back a service up that runs, and restore it once it has stopped",
+    () =>
+      Effect.gen(function* () {
+        const port = yield* Effect.promise(freePort)
+        const directory = yield* temporaryDirectory
+        const { run } = yield* shell(directory, { placed: { "PORT=8090": `PORT=${port}` } })
+        const blocks = blocksOf("docs/operate/operations.md")
+        const [online, offline] = [blocks.filter(block => !isOffline(block)), blocks.filter(isOffline)]
+        const set = (value: number): Block => ({
+          code: `npx causewayd kv set n k ${value}`,
+          isBackground: false,
+          printed: undefined
         })
-      )
-      const values = yield* Effect.forEach(offline, block =>
-        Effect.zipRight(run(block), valueIn(join(directory, "data")))
-      )
-      // What the backup has, and what there was before it was restored.
-      expect(values).toEqual([Option.some("1"), Option.some("2")])
-    }).pipe(Effect.scoped)
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            yield* Effect.forEach([service, set(1), ...online, set(2)], run, { discard: true })
+            // The service that tries the backup out.
+            const headers = { authorization: "Bearer test" }
+            const answer = yield* Effect.promise(() => fetch(`http://127.0.0.1:${port}/api/v1/kv/n/k`, { headers }))
+            expect(yield* Effect.promise(() => answer.json())).toMatchObject({ value: 1 })
+          })
+        )
+        const values = yield* Effect.forEach(offline, block =>
+          Effect.zipRight(run(block), valueIn(join(directory, "data")))
+        )
+        // What the backup has, and what there was before it was restored.
+        expect(values).toEqual([Option.some("1"), Option.some("2")])
+      }).pipe(Effect.scoped)
   )
 
-  it.live("docs/console.md: its command starts the service", () =>
+  it.live("docs/operate/console.md: its command starts the service", () =>
     Effect.gen(function* () {
       const { run } = yield* shell(yield* temporaryDirectory)
-      yield* Effect.forEach(blocksOf("docs/console.md"), run, { discard: true })
+      yield* Effect.forEach(blocksOf("docs/operate/console.md"), run, { discard: true })
     }).pipe(Effect.scoped)
   )
 })

@@ -15,7 +15,7 @@ const inNewProcess = async (): Promise<ReturnType<typeof pages>> => {
   return JSON.parse(stdout)
 }
 
-it("docs/configuration.md lists the variables as they are (npm run docs writes them)", async () => {
+it("docs/reference/configuration.md lists the variables as they are (npm run docs writes them)", async () => {
   const { current, wanted } = await inNewProcess()
   expect(current).toBe(wanted)
   expect(wanted).toContain("| `KV_API_KEY` |")

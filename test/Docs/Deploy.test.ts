@@ -142,7 +142,7 @@ describe("The example of a deployment", () => {
   })
 
   it.scopedLive.skipIf(!hasHaproxy)(
-    `has a balancer that takes a node out, as docs/postgresql.md says${hasHaproxy ? "" : ", skipped: no haproxy"}`,
+    `has a balancer that takes a node out, as docs/operate/postgresql.md says${hasHaproxy ? "" : ", skipped: no haproxy"}`,
     () =>
       Effect.gen(function* () {
         const files = yield* temporaryDirectory
@@ -170,7 +170,7 @@ describe("The example of a deployment", () => {
           })
         // Until the socket exists.
         yield* Effect.retry(ask("show info"), Schedule.spaced("20 millis"))
-        const page = readFileSync(new URL("../../docs/postgresql.md", import.meta.url), "utf8")
+        const page = readFileSync(new URL("../../docs/operate/postgresql.md", import.meta.url), "utf8")
         for (const [, command = ""] of page.matchAll(/`(set server \S+ state drain)`/g)) {
           assert.strictEqual((yield* ask(command)).trim(), "")
         }

@@ -27,64 +27,64 @@ export const excuses: ReadonlyArray<Excuse> = [
   },
   { page: "README.md", starts: "npm ci && npm test", reason: "These are the tests." },
   {
-    page: "docs/ag-ui-agents.md",
+    page: "docs/use/ag-ui-agents.md",
     starts: "npx causewayd dev --agent",
     reason: "It downloads the package; test/app/Agents.test.ts starts the service with the same agent."
   },
   {
-    page: "docs/deployment.md",
+    page: "docs/operate/deployment.md",
     starts: "docker build",
     reason:
       "It needs an engine and downloads base images. test/Package/Image.system.test.ts builds and runs it where there is an engine; test/Docs/Packaging.test.ts checks the Dockerfile."
   },
   {
-    page: "docs/deployment.md",
+    page: "docs/operate/deployment.md",
     starts: "bun node_modules",
     reason: "test/Runtimes.system.test.ts starts the service on Bun and Deno, which it installs."
   },
   {
-    page: "docs/effect-4.md",
+    page: "docs/embed/effect-4.md",
     starts: "npm install",
     reason: "It downloads; test/Package/EffectFour.system.test.ts installs the same packages."
   },
   {
-    page: "docs/embedding.md",
+    page: "docs/embed/embedding.md",
     starts: "npm pkg set",
     reason:
       "It downloads; test/Package installs the package with the same peers, and runs the examples of the page there."
   },
   {
-    page: "docs/guarantees.md",
+    page: "docs/reference/guarantees.md",
     starts: "npm run test:system -- test/history",
     reason: "npm run test:system runs test/history; the others are its long forms."
   },
   {
-    page: "docs/guarantees.md",
+    page: "docs/reference/guarantees.md",
     starts: "TEST_SCALE=20 npm run test:system -- test/NodeFailures",
     reason: "npm run test:system runs test/NodeFailures.system.test.ts; these are its long forms."
   },
   {
-    page: "docs/guarantees.md",
+    page: "docs/reference/guarantees.md",
     starts: "TEST_SCALE=25 npm run test:system -- test/Gateway/agreement",
     reason: "npm run test:system runs test/Gateway/agreement; these are its long forms."
   },
   {
-    page: "docs/http-api.md",
+    page: "docs/reference/http-api.md",
     starts: "npx --yes openapi-typescript@7",
     reason: "It downloads; test/generators runs it with the document that the commands before it make."
   },
   {
-    page: "docs/observability.md",
+    page: "docs/operate/observability.md",
     starts: "docker run",
     reason: "It downloads the image of a collector and needs an engine."
   },
   {
-    page: "docs/protocol.md",
+    page: "docs/reference/protocol.md",
     starts: "GET /ws",
     reason: "It is the head of a request, which every test of test/Gateway sends."
   },
   {
-    page: "docs/protocol.md",
+    page: "docs/reference/protocol.md",
     starts: "new WebSocket(",
     reason: "The host is an example. test/Gateway/Socket/Credentials.test.ts connects with these subprotocols."
   }

@@ -1,6 +1,5 @@
 /** Every block of code of every page is run or checked by a test, or has an excuse. */
 import { existsSync, readFileSync } from "node:fs"
-import { basename } from "node:path"
 import { describe, expect, it } from "vitest"
 import { excuses } from "./Excuses.ts"
 import { type Fence, fencesOf, pages, root } from "./Page.ts"
@@ -10,35 +9,35 @@ import { isOutput } from "./Shell.ts"
 const runners: ReadonlyArray<readonly [page: string, language: string, test: string]> = [
   ["README.md", "sh", "test/Docs/Readme.system.test.ts"],
   ["README.md", "ts", "test/Gateway/AiSdk/Page.test.ts"],
-  ["docs/tutorial.md", "sh", "test/Docs/Tutorial.system.test.ts"],
-  ["docs/tutorial.md", "ts", "test/Docs/Tutorial.system.test.ts"],
-  ["docs/ag-ui.md", "ts", "test/Gateway/AgUi/Page.test.ts"],
-  ["docs/ag-ui-agents.md", "ts", "test/Upstream/AgUiAgent/Page.test.ts"],
-  ["docs/ai-sdk.md", "ts", "test/Gateway/AiSdk/Page.test.ts"],
-  ["docs/cli.md", "sh", "test/Docs/Commands.system.test.ts"],
-  ["docs/cli.md", "json", "test/Docs/Settings.test.ts"],
-  ["docs/console.md", "sh", "test/Docs/Commands.system.test.ts"],
-  ["docs/console.md", "ts", "test/Docs/Programs.test.ts"],
-  ["docs/how-to.md", "nginx", "test/Docs/Settings.test.ts"],
-  ["docs/how-to.md", "sh", "test/Docs/Commands.system.test.ts"],
-  ["docs/http-api.md", "sh", "test/Docs/Commands.system.test.ts"],
-  ["docs/operations.md", "crontab", "test/Docs/Settings.test.ts"],
-  ["docs/operations.md", "ini", "test/Docs/Settings.test.ts"],
-  ["docs/operations.md", "sh", "test/Docs/Commands.system.test.ts"],
-  ["docs/observability.md", "json", "test/Docs/Settings.test.ts"],
-  ["docs/observability.md", "yaml", "test/Docs/Settings.test.ts"],
-  ["docs/postgresql.md", "sh", "test/Docs/Postgres.system.test.ts"],
-  ["docs/postgresql.md", "sql", "test/Docs/Postgres.system.test.ts"],
-  ["docs/protocol.md", "json", "test/Gateway/ProtocolPage.test.ts"],
-  ["docs/client.md", "ts", "test/Docs/Client.test.ts"],
-  ["docs/client.md", "js", "test/Docs/Programs.test.ts"],
-  ["docs/sessions-http.md", "sh", "test/Docs/Commands.system.test.ts"],
-  ["docs/sessions-http.md", "js", "test/Gateway/HttpSessions/Page.test.ts"],
-  ["docs/effect-4.md", "ts", "test/Package/EffectFour.system.test.ts"],
-  ["docs/standalone.md", "ts", "test/Docs/Programs.test.ts"],
-  ["docs/testing.md", "ts", "test/Docs/Testing.test.ts"],
-  ["docs/testing.md", "js", "test/Docs/Programs.test.ts"],
-  ...["contract", "embedding", "gateway", "postgresql", "store", "upstream"].map(
+  ["docs/start/tutorial.md", "sh", "test/Docs/Tutorial.system.test.ts"],
+  ["docs/start/tutorial.md", "ts", "test/Docs/Tutorial.system.test.ts"],
+  ["docs/use/ag-ui.md", "ts", "test/Gateway/AgUi/Page.test.ts"],
+  ["docs/use/ag-ui-agents.md", "ts", "test/Upstream/AgUiAgent/Page.test.ts"],
+  ["docs/use/ai-sdk.md", "ts", "test/Gateway/AiSdk/Page.test.ts"],
+  ["docs/use/cli.md", "sh", "test/Docs/Commands.system.test.ts"],
+  ["docs/use/cli.md", "json", "test/Docs/Settings.test.ts"],
+  ["docs/operate/console.md", "sh", "test/Docs/Commands.system.test.ts"],
+  ["docs/operate/console.md", "ts", "test/Docs/Programs.test.ts"],
+  ["docs/use/how-to.md", "nginx", "test/Docs/Settings.test.ts"],
+  ["docs/use/how-to.md", "sh", "test/Docs/Commands.system.test.ts"],
+  ["docs/reference/http-api.md", "sh", "test/Docs/Commands.system.test.ts"],
+  ["docs/operate/operations.md", "crontab", "test/Docs/Settings.test.ts"],
+  ["docs/operate/operations.md", "ini", "test/Docs/Settings.test.ts"],
+  ["docs/operate/operations.md", "sh", "test/Docs/Commands.system.test.ts"],
+  ["docs/operate/observability.md", "json", "test/Docs/Settings.test.ts"],
+  ["docs/operate/observability.md", "yaml", "test/Docs/Settings.test.ts"],
+  ["docs/operate/postgresql.md", "sh", "test/Docs/Postgres.system.test.ts"],
+  ["docs/operate/postgresql.md", "sql", "test/Docs/Postgres.system.test.ts"],
+  ["docs/reference/protocol.md", "json", "test/Gateway/ProtocolPage.test.ts"],
+  ["docs/use/client.md", "ts", "test/Docs/Client.test.ts"],
+  ["docs/use/client.md", "js", "test/Docs/Programs.test.ts"],
+  ["docs/use/sessions-http.md", "sh", "test/Docs/Commands.system.test.ts"],
+  ["docs/use/sessions-http.md", "js", "test/Gateway/HttpSessions/Page.test.ts"],
+  ["docs/embed/effect-4.md", "ts", "test/Package/EffectFour.system.test.ts"],
+  ["docs/embed/standalone.md", "ts", "test/Docs/Programs.test.ts"],
+  ["docs/embed/testing.md", "ts", "test/Docs/Testing.test.ts"],
+  ["docs/embed/testing.md", "js", "test/Docs/Programs.test.ts"],
+  ...["embed/contract", "embed/embedding", "embed/gateway", "embed/store", "embed/upstream", "operate/postgresql"].map(
     name => [`docs/${name}.md`, "ts", "test/Package/Package.system.test.ts"] as const
   )
 ]
@@ -73,7 +72,10 @@ describe("the blocks of the pages", () => {
       ).toBe(true)
       expect(existsSync(`${root}${test}`), test).toBe(true)
       const source = readFileSync(`${root}${test}`, "utf8")
-      expect(source.includes(page) || source.includes(`"${basename(page, ".md")}"`), `${test} names ${page}`).toBe(true)
+      expect(
+        source.includes(page) || source.includes(`"${page.slice("docs/".length, -".md".length)}"`),
+        `${test} names ${page}`
+      ).toBe(true)
     }
   })
 })

@@ -67,13 +67,20 @@ it("the links of the pages lead to existing files and headings", () => {
 
 it("README.md leads to each page", () => {
   const found = new Set(links.filter(({ page }) => page === "README.md").map(fileOf))
-  const indexes = ["docs/embedding.md", "docs/decisions/README.md"]
+  const indexes = ["docs/embed/embedding.md", "docs/contribute/decisions/README.md"]
   const behind = new Set([...found, ...links.filter(({ page }) => indexes.includes(page)).map(fileOf)])
   expect(pages.filter(page => page !== "README.md" && !behind.has(page))).toEqual([])
 })
 
+it("the pages of the package lead to none that only the repository has", () => {
+  const isInside = (file: string) => /^(?:docs\/contribute|CONTRIBUTING)/.test(file)
+  expect(links.filter(link => link.page.startsWith("docs/") && !isInside(link.page) && isInside(fileOf(link)))).toEqual(
+    []
+  )
+})
+
 /** The names in the first column of the table. */
-const named: ReadonlyArray<string> = read("docs/architecture.md")
+const named: ReadonlyArray<string> = read("docs/contribute/architecture.md")
   .split("\n")
   .flatMap(line => /^\| (`[^|]*`) \|/.exec(line)?.[1]?.match(/(?<=`)[^` ]+(?=`)/g) ?? [])
 

@@ -1,4 +1,4 @@
-/** The commands and the SQL of docs/postgresql.md, against a server. */
+/** The commands and the SQL of docs/operate/postgresql.md, against a server. */
 import { join } from "node:path"
 import { it } from "@effect/vitest"
 import { Effect, Logger } from "effect"
@@ -11,7 +11,7 @@ import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { fencesOf, isRunnable } from "./Page.ts"
 import { blocksOf, shell } from "./Shell.ts"
 
-const page = "docs/postgresql.md"
+const page = "docs/operate/postgresql.md"
 
 it.scopedLive.skipIf(reasonToSkip !== undefined)(`${page}: its commands and its SQL run ${reasonToSkip ?? ""}`, () =>
   Effect.gen(function* () {

@@ -13,7 +13,7 @@ import { createCauseway } from "../../src/app/Standalone.ts"
 import * as Causeway from "../../src/exports/index.ts"
 import { evaluate, fencesOf, programsOf, root } from "./Page.ts"
 
-it.each(["docs/client.md", "docs/testing.md"])("%s imports what there is", async page => {
+it.each(["docs/use/client.md", "docs/embed/testing.md"])("%s imports what there is", async page => {
   const lines = fencesOf(page)
     .filter(({ language }) => language === "js")
     .flatMap(({ code }) => code.trim().split("\n"))
@@ -33,8 +33,8 @@ it.each(["docs/client.md", "docs/testing.md"])("%s imports what there is", async
   }
 })
 
-it("docs/console.md mounts the pages where the application puts them", async () => {
-  const [program = ""] = programsOf("docs/console.md")
+it("docs/operate/console.md mounts the pages where the application puts them", async () => {
+  const [program = ""] = programsOf("docs/operate/console.md")
   const [api] = await evaluate(program, { HttpApi, ...Causeway }, ["api"])
   expect(HttpApi.isHttpApi(api)).toBe(true)
   const paths: Array<string> = []
@@ -58,8 +58,8 @@ const use = async (base: string): Promise<unknown> => {
   return [written.status, updatedBy, (await fetch(path)).status, (await fetch(`${base}/other`)).status]
 }
 
-describe("docs/standalone.md", () => {
-  const [plain = "", framework = ""] = programsOf("docs/standalone.md")
+describe("docs/embed/standalone.md", () => {
+  const [plain = "", framework = ""] = programsOf("docs/embed/standalone.md")
   const alice = { name: "alice", company: "shop" }
   const userOf = async (credential: string | undefined) => (credential === "Bearer sesame" ? alice : undefined)
 

@@ -20,14 +20,14 @@ it("pages install the package by its path, as it is in no registry, and name its
   for (const page of pages) expect(read(page), page).not.toMatch(/npm (?:install|i|add|exec)\b.* causewayd?(?:@|\s|$)/m)
 })
 
-it("docs/cli.md shows a file of profiles", () => {
-  const [profiles = "", ...others] = blocks("docs/cli.md", "json")
+it("docs/use/cli.md shows a file of profiles", () => {
+  const [profiles = "", ...others] = blocks("docs/use/cli.md", "json")
   expect(others).toEqual([])
   expect(Object.keys(Either.getOrThrow(Connection.parseProfiles("profiles.json", profiles)))).toContain("default")
 })
 
-it("docs/observability.md shows a report of health and a line of the log", () => {
-  const [report = "", line = "", ...others] = blocks("docs/observability.md", "json")
+it("docs/operate/observability.md shows a report of health and a line of the log", () => {
+  const [report = "", line = "", ...others] = blocks("docs/operate/observability.md", "json")
   expect(others).toEqual([])
   const decode = Schema.decodeUnknownEither(Schema.parseJson(Report), { onExcessProperty: "error" })
   expect(Either.isRight(decode(report)), String(decode(report))).toBe(true)
@@ -54,8 +54,8 @@ const check = (
   }
 }
 
-it("docs/observability.md has settings for Prometheus", () => {
-  const [settings = "", ...others] = blocks("docs/observability.md", "yaml")
+it("docs/operate/observability.md has settings for Prometheus", () => {
+  const [settings = "", ...others] = blocks("docs/operate/observability.md", "yaml")
   expect(others).toEqual([])
   const { scrape_configs: jobs }: { readonly scrape_configs: ReadonlyArray<{ readonly job_name: string }> } =
     parse(settings)
@@ -64,8 +64,8 @@ it("docs/observability.md has settings for Prometheus", () => {
   check(settings, "promtool", "--version", file => ["check", "config", "--syntax-only", file])
 })
 
-it("docs/how-to.md has settings for nginx, by which polls outlast no time-out", () => {
-  const [settings = "", ...others] = blocks("docs/how-to.md", "nginx")
+it("docs/use/how-to.md has settings for nginx, by which polls outlast no time-out", () => {
+  const [settings = "", ...others] = blocks("docs/use/how-to.md", "nginx")
   expect(others).toEqual([])
   for (const [, seconds] of settings.matchAll(/proxy_(?:read|send)_timeout (\d+)s;/g)) {
     expect(Number(seconds)).toBeGreaterThan(60)
@@ -106,8 +106,8 @@ const expectNewest = (left: ReadonlyArray<string>): void => {
   expect([left[0], left.at(-1)]).toEqual(["causeway-2026-01-01-0200", "causeway-2026-01-03-0100"])
 }
 
-it("docs/operations.md has units of systemd that make backups, and keep the newest", () => {
-  const [units = "", ...others] = blocks("docs/operations.md", "ini")
+it("docs/operate/operations.md has units of systemd that make backups, and keep the newest", () => {
+  const [units = "", ...others] = blocks("docs/operate/operations.md", "ini")
   expect(others).toEqual([])
   const [service = "", timer = ""] = units
     .split(/^# \/etc\/systemd\/system\/causeway-backup\.(?:service|timer)$/m)
@@ -130,8 +130,8 @@ it("docs/operations.md has units of systemd that make backups, and keep the newe
   expect(settings(timer).map(([name]) => name)).toEqual(["Timer", "OnCalendar", "Persistent", "Install", "WantedBy"])
 })
 
-it("docs/operations.md has a line for cron that makes backups, and keeps the newest", () => {
-  const [line = "", ...others] = blocks("docs/operations.md", "crontab")
+it("docs/operate/operations.md has a line for cron that makes backups, and keeps the newest", () => {
+  const [line = "", ...others] = blocks("docs/operate/operations.md", "crontab")
   expect(others).toEqual([])
   const [, command = ""] = /^(?:[\d*,/-]+ ){5}(.+)\n$/.exec(line) ?? []
   expect(command).toContain("causeway backup ")

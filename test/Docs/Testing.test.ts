@@ -1,4 +1,4 @@
-/** Runs each example of docs/testing.md. */
+/** Runs each example of docs/embed/testing.md. */
 import { Duration, Effect, Layer, Option, TestClock, TestContext } from "effect"
 import { describe, expect, it } from "vitest"
 import { WebSocket } from "ws"
@@ -7,7 +7,7 @@ import * as Testing from "../../src/exports/testing.ts"
 import { key, serve } from "../Http/Platform/Host.ts"
 import { evaluate, programsOf, read } from "./Page.ts"
 
-const examples = programsOf("docs/testing.md")
+const examples = programsOf("docs/embed/testing.md")
 
 /** What each example prints. */
 const printed = [
@@ -17,7 +17,7 @@ const printed = [
   [[expect.objectContaining({ content: "done", iteration: 1 })]]
 ]
 
-describe("docs/testing.md", () => {
+describe("docs/embed/testing.md", () => {
   it.each(examples.map((code, index) => [index, code] as const))("example %i runs", async (index, code) => {
     const lines: Array<ReadonlyArray<unknown>> = []
     const scope = {
@@ -45,6 +45,6 @@ describe("docs/testing.md", () => {
   })
 
   it("names each export of the kit", () => {
-    expect(Object.keys(Testing).filter(name => !read("docs/testing.md").includes(`| \`${name}`))).toEqual([])
+    expect(Object.keys(Testing).filter(name => !read("docs/embed/testing.md").includes(`| \`${name}`))).toEqual([])
   })
 })

@@ -10,7 +10,7 @@ import { blocksOf, shell } from "./Shell.ts"
 /** Runs the program of the page over the data that its commands have left; answers what it prints. */
 const runProgram = (directory: string) =>
   Effect.promise(async () => {
-    const [program = ""] = programsOf("docs/tutorial.md")
+    const [program = ""] = programsOf("docs/start/tutorial.md")
     const printed: Array<unknown> = []
     const scope = {
       Effect,
@@ -23,11 +23,11 @@ const runProgram = (directory: string) =>
     return printed
   })
 
-it.live("docs/tutorial.md: its commands and its program do what it says, in its order", () =>
+it.live("docs/start/tutorial.md: its commands and its program do what it says, in its order", () =>
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory
     const { run } = yield* shell(directory)
-    yield* Effect.scoped(Effect.forEach(blocksOf("docs/tutorial.md"), run, { discard: true }))
+    yield* Effect.scoped(Effect.forEach(blocksOf("docs/start/tutorial.md"), run, { discard: true }))
     expect(yield* runProgram(directory)).toEqual([Option.some(['{"kilos":5}', 3])])
   }).pipe(Effect.scoped)
 )

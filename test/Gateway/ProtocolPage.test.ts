@@ -4,9 +4,9 @@ import { render } from "../../scripts/docs/protocol.ts"
 import * as EventMapping from "../../src/Gateway/EventMapping.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
 
-const page = readFileSync(new URL("../../docs/protocol.md", import.meta.url), "utf8")
+const page = readFileSync(new URL("../../docs/reference/protocol.md", import.meta.url), "utf8")
 
-describe("docs/protocol.md", () => {
+describe("docs/reference/protocol.md", () => {
   it("is up to date", () => {
     expect(page, "Run: npm run docs").toBe(render(page))
   })

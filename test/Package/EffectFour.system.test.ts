@@ -1,4 +1,4 @@
-/** An application on Effect 4 with the standalone package: what docs/effect-4.md shows, installed by npm. */
+/** An application on Effect 4 with the standalone package: what docs/embed/effect-4.md shows, installed by npm. */
 import { spawn } from "node:child_process"
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
@@ -13,7 +13,7 @@ const { directory, installed } = host
 /** The line of Effect that the page names, in the version that is tested. */
 const effect = ["effect@4.1.0", "@effect/platform-node@4.1.0"]
 
-const programs = fencesOf("docs/effect-4.md").flatMap(({ code, language }) => {
+const programs = fencesOf("docs/embed/effect-4.md").flatMap(({ code, language }) => {
   const [, name] = /^\/\/ ([\w-]+\.ts)\n/.exec(code) ?? []
   return language === "ts" ? [{ name: name ?? "", code }] : []
 })
@@ -38,7 +38,7 @@ beforeAll(async () => {
 
 afterAll(() => host.remove())
 
-describe("docs/effect-4.md", () => {
+describe("docs/embed/effect-4.md", () => {
   it("has one Effect, which is that of the application", async () => {
     const listed = JSON.parse(await run("npm", ["ls", "effect", "--all", "--json"], directory))
     expect(JSON.stringify(listed).match(/"effect":\{"version":"(?!4\.)/g)).toBeNull()

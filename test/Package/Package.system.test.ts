@@ -112,9 +112,9 @@ describe("the package", () => {
       .map(entry => relative(installed, join(entry.parentPath, entry.name)))
       .filter(file => !file.startsWith("node_modules"))
     expect(parts.sort()).toEqual(["LICENSE", "README.md", "dist", "docs", "package.json"])
-    expect(files).toContain(join("docs", "embedding.md"))
+    expect(files).toContain(join("docs", "embed", "embedding.md"))
     // Sources and what maps to them, decisions, pictures of pages, and files in a second form.
-    const unwanted = /\.(?:map|tsx?|png|gz)$|decisions|architecture/
+    const unwanted = /\.(?:map|tsx?|png|gz)$|contribute/
     expect(files.filter(file => unwanted.test(file.replace(/\.d\.ts$/, "")))).toEqual([])
     for (const file of files.filter(file => file.endsWith(".br"))) expect(files).not.toContain(file.slice(0, -3))
     const size = statSync(host.tarball).size / 1e6
@@ -245,13 +245,23 @@ describe("for a browser", () => {
     const limit = 160
     console.log(`causewayd/contract: ${size.toFixed(1)} KiB`)
     expect(size).toBeLessThan(limit)
-    expect(readFileSync(join(root, "docs", "contract.md"), "utf8")).toContain(`less than ${limit} KiB`)
-    expect(readFileSync(join(root, "docs", "client.md"), "utf8")).toContain(`| \`causewayd/contract\` | ${limit} KiB |`)
+    expect(readFileSync(join(root, "docs/embed/contract.md"), "utf8")).toContain(`less than ${limit} KiB`)
+    expect(readFileSync(join(root, "docs/use/client.md"), "utf8")).toContain(
+      `| \`causewayd/contract\` | ${limit} KiB |`
+    )
   })
 })
 
 describe("the examples of the pages of docs", () => {
-  const pages = ["embedding", "contract", "store", "postgresql", "gateway", "upstream"].map(name => {
+  const names = [
+    "embed/embedding",
+    "embed/contract",
+    "embed/store",
+    "operate/postgresql",
+    "embed/gateway",
+    "embed/upstream"
+  ]
+  const pages = names.map(name => {
     const page = readFileSync(join(root, "docs", `${name}.md`), "utf8")
     const found = [...page.matchAll(/```ts\n\/\/ ([\w-]+)\.ts\n(.*?)```/gs)]
     return { name, page, examples: found.map(([, name = "", code = ""]) => [name, code] as const) }

@@ -1,5 +1,5 @@
 /**
- * The service for hosts without Effect, from its source: the gateway, options, and the examples of docs/standalone.md.
+ * The service for hosts without Effect, from its source: the gateway, options, and the examples of docs/embed/standalone.md.
  */
 import { once } from "node:events"
 import { readFileSync } from "node:fs"
@@ -136,8 +136,8 @@ describe("an instance without Effect", () => {
   })
 })
 
-describe("docs/standalone.md", () => {
-  const page = readFileSync(new URL("../../docs/standalone.md", import.meta.url), "utf8")
+describe("docs/embed/standalone.md", () => {
+  const page = readFileSync(new URL("../../docs/embed/standalone.md", import.meta.url), "utf8")
   const [plain = "", inFastify = ""] = [...page.matchAll(/```ts\n(.*?)```/gs)].map(([, code = ""]) => code)
 
   /** Runs an example, whose imports are given to it. */

@@ -81,9 +81,9 @@ const pick = (outcome: object) =>
 
 /** The commands of the page for a generator, on the document that the command line has printed. */
 const followPage = async (): Promise<void> => {
-  const page = readFileSync(join(root, "docs/http-api.md"), "utf8")
+  const page = readFileSync(join(root, "docs/reference/http-api.md"), "utf8")
   const command = /^npx --yes (openapi-typescript)@(\d+) (.*)$/m.exec(page)
-  assert(command, "docs/http-api.md shows a generator")
+  assert(command, "docs/reference/http-api.md shows a generator")
   const [, name = "", major = "", args = ""] = command
   const { version } = JSON.parse(readFileSync(join(directory, "node_modules", name, "package.json"), "utf8"))
   assert.equal(version.split(".")[0], major)

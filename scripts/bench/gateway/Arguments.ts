@@ -33,7 +33,7 @@ export const help = (): string =>
     `  --warm-up s         seconds of load before it; default ${usual["warm-up"]}`,
     "  --service file      the compiled service; default dist/main.js, which is built first",
     "  --profile directory writes CPU profiles of the service into this directory",
-    "  --print             prints and does not write docs/performance-gateway.md; --quick implies it",
+    "  --print             prints and does not write docs/reference/performance-gateway.md; --quick implies it",
     "  --help              prints this text"
   ].join("\n")
 

@@ -1,4 +1,4 @@
-/** The findings in docs/performance-gateway.md. */
+/** The findings in docs/reference/performance-gateway.md. */
 import { readFileSync, writeFileSync } from "node:fs"
 import { replaceSection, table } from "../../docs/Markdown.ts"
 import { milliseconds, percent, plain } from "../report/Numbers.ts"
@@ -15,7 +15,7 @@ export interface Findings {
   readonly reopened: ReadonlyArray<Reopened>
 }
 
-const page = new URL("../../../docs/performance-gateway.md", import.meta.url)
+const page = new URL("../../../docs/reference/performance-gateway.md", import.meta.url)
 
 /** Goal of the 99th percentile at half the load, in milliseconds. */
 const latencyGoal = 100

@@ -29,7 +29,7 @@ export const help = (): string =>
     `  --warm-up s         seconds of load before the first; default ${usual["warm-up"]}`,
     `  --connections n     connections of the load generator; default ${usual.connections}`,
     "  --service file      the compiled service; default dist/main.js, which is built first",
-    "  --print             prints and does not write docs/performance-postgresql.md; --quick implies it",
+    "  --print             prints and does not write docs/reference/performance-postgresql.md; --quick implies it",
     "  --help              prints this text"
   ].join("\n")
 

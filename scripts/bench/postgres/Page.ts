@@ -1,4 +1,4 @@
-/** The findings in docs/performance-postgresql.md. */
+/** The findings in docs/reference/performance-postgresql.md. */
 import { readFileSync, writeFileSync } from "node:fs"
 import { replaceSection, table } from "../../docs/Markdown.ts"
 import { median } from "../Findings.ts"
@@ -18,7 +18,7 @@ export interface Findings {
   readonly wakeUps: ReadonlyArray<WakeUps>
 }
 
-const page = new URL("../../../docs/performance-postgresql.md", import.meta.url)
+const page = new URL("../../../docs/reference/performance-postgresql.md", import.meta.url)
 
 const of = ({ samples }: Series, figure: (sample: Sample) => number): number => median(samples.map(figure))
 

@@ -1,4 +1,4 @@
-/** The findings in docs/performance.md. */
+/** The findings in docs/reference/performance.md. */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { replaceSection } from "../../docs/Markdown.ts"
 import type { Findings } from "../Findings.ts"
@@ -6,8 +6,8 @@ import type { PlanShape } from "../Plan.ts"
 import * as Plot from "./Plot.ts"
 import * as Tables from "./Tables.ts"
 
-const page = new URL("../../../docs/performance.md", import.meta.url)
-const drawings = new URL("../../../docs/performance/", import.meta.url)
+const page = new URL("../../../docs/reference/performance.md", import.meta.url)
+const drawings = new URL("../../../docs/reference/performance/", import.meta.url)
 
 const isGrowth = ({ name }: { readonly name: string }): boolean => name.startsWith("growth-")
 

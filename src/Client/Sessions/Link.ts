@@ -27,7 +27,7 @@ class ShedLoad extends ConnectionFailed {
   readonly retryAfterMs = 5000
 }
 
-/** The error of a close code (docs/protocol.md). It decides whether to reconnect, with a new token, or later. */
+/** The error of a close code of docs/reference/protocol.md: it decides whether to reconnect, with a new token, or later. */
 const closeError = (code: number, reason: string): SessionsError => {
   const message = `The gateway closed the connection: ${code} ${reason}`.trimEnd()
   if (code === 4501) {

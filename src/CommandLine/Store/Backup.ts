@@ -28,7 +28,7 @@ export const directoryOf = (given: Option.Option<string>): Effect.Effect<string,
             ? Effect.succeed(directory)
             : failed(
                 "The store of STORE_URL is in PostgreSQL.",
-                "pg_basebackup and pg_dump back it up, see docs/postgresql.md; causeway migrate-store copies it into SQLite. --data-dir names a directory."
+                "pg_basebackup and pg_dump back it up, see docs/operate/postgresql.md; causeway migrate-store copies it into SQLite. --data-dir names a directory."
               )
         )
       )

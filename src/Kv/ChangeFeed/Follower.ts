@@ -7,7 +7,7 @@ import type { EncodedEntry } from "../Entry.ts"
 import type { ListStream, StoreBusy, StoreUnavailable } from "../Store.ts"
 import { type FollowQuery, Page } from "./Pages.ts"
 
-/** How the feed closes WebSockets, as docs/http-api.md lists it. */
+/** How the feed closes WebSockets, as docs/reference/http-api.md lists it. */
 export const closes = {
   goingAway: { code: 1001, reason: "The service is shutting down" },
   internal: { code: 1011, reason: "Internal error" },

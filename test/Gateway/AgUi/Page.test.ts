@@ -1,4 +1,4 @@
-/** The code of docs/ag-ui.md. */
+/** The code of docs/use/ag-ui.md. */
 import { HttpAgent } from "@ag-ui/client"
 import { assert } from "@effect/vitest"
 import { Effect, Option, Redacted } from "effect"
@@ -10,14 +10,14 @@ import { textsOf } from "./Fixture.ts"
 const authentication = { secret: Option.some(Redacted.make(secret)) }
 
 live(
-  "docs/ag-ui.md: a thread that is joined again, an approval, and a run that is stopped",
+  "docs/use/ag-ui.md: a thread that is joined again, an approval, and a run that is stopped",
   { authentication },
   function* ({ port }) {
     const scope = { HttpAgent, service: `http://127.0.0.1:${port}`, token: yield* token("acme") }
     const results = ["agent", "say", "rejoin", "approve", "stop"]
     yield* Effect.promise(async () => {
       const [agent, say, rejoin, approve, stop] = (await evaluate(
-        programsOf("docs/ag-ui.md").join("\n"),
+        programsOf("docs/use/ag-ui.md").join("\n"),
         scope,
         results
       )) as [

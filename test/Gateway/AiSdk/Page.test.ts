@@ -1,4 +1,4 @@
-/** The code of docs/ai-sdk.md, and of README.md. */
+/** The code of docs/use/ai-sdk.md, and of README.md. */
 import { Chat } from "@ai-sdk/react"
 import { assert } from "@effect/vitest"
 import {
@@ -34,7 +34,7 @@ const useChat = ({ resume = false, ...options }: Init & { readonly resume?: bool
 const authentication = { secret: Option.some(Redacted.make(secret)) }
 
 live(
-  "docs/ai-sdk.md: a chat over each of its transports, which is read again and stopped",
+  "docs/use/ai-sdk.md: a chat over each of its transports, which is read again and stopped",
   { authentication },
   function* ({ port }) {
     const scope = {
@@ -47,7 +47,7 @@ live(
       service: `http://127.0.0.1:${port}`,
       token: yield* token("acme")
     }
-    const code = programsOf("docs/ai-sdk.md").join("\n")
+    const code = programsOf("docs/use/ai-sdk.md").join("\n")
     const results = ["useAgent", "history", "stop", "short", "socket"]
     const [useAgent, history, stop, short, socket] = (yield* settled(() => evaluate(code, scope, results))) as [
       (id: string, messages: Array<UIMessage>) => Watched,

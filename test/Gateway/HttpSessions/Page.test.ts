@@ -1,4 +1,4 @@
-/** The program of docs/sessions-http.md. */
+/** The program of docs/use/sessions-http.md. */
 import { stream } from "@durable-streams/client"
 import { expect } from "@effect/vitest"
 import { Effect, Option } from "effect"
@@ -8,7 +8,7 @@ import { evaluate, fencesOf } from "../../Docs/Page.ts"
 import { live } from "../Socket/Fixture.ts"
 import { create, post } from "./Fixture.ts"
 
-live("docs/sessions-http.md: its program shows the events of a session", function* ({ port }) {
+live("docs/use/sessions-http.md: its program shows the events of a session", function* ({ port }) {
   const base = `http://127.0.0.1:${port}`
   const { id } = yield* create(`${base}/api/v1/sessions`)
   const changes = new Changes()
@@ -17,7 +17,7 @@ live("docs/sessions-http.md: its program shows the events of a session", functio
     shown.push(event)
     changes.notify()
   }
-  const programs = fencesOf("docs/sessions-http.md").filter(({ language }) => language === "js")
+  const programs = fencesOf("docs/use/sessions-http.md").filter(({ language }) => language === "js")
   expect(programs).toHaveLength(1)
   const code = programs[0]!.code.replace(/^import .*\n/m, "").replace('live: "sse"', 'live: "sse", signal')
   const abort = yield* Effect.acquireRelease(

@@ -19,9 +19,9 @@ describe("the probes", () => {
     expect(pathsOf(HealthGroup)).toEqual({ health: "/health", alive: "/api/v1/health", ready: "/api/v1/ready" })
   })
 
-  it("are the rows of the table of docs/operations.md", () => {
+  it("are the rows of the table of docs/operate/operations.md", () => {
     const [service, application] = [pathsOf(HealthGroup), pathsOf(HealthRoutes)]
-    const page = read("docs/operations.md")
+    const page = read("docs/operate/operations.md")
     for (const name of Object.keys(service))
       expect(page).toContain(`| \`${service[name]}\` | \`${application[name]}\` |`)
   })

@@ -178,7 +178,7 @@ onPostgres("Postgres, a promoted logical replica", () => {
     expect(sequences).toHaveLength(4)
     yield* run(...sequences.map(({ name }) => `ALTER SEQUENCE causeway.${name} RESTART`))
 
-    const [statement] = fencesOf("docs/postgresql.md").filter(({ code }) => code.includes("setval("))
+    const [statement] = fencesOf("docs/operate/postgresql.md").filter(({ code }) => code.includes("setval("))
     yield* run(statement!.code)
     const { events, store } = yield* started
     yield* events.open("t/after", "e")

@@ -1,4 +1,4 @@
-/** The code of docs/ag-ui-agents.md, with the official packages. */
+/** The code of docs/use/ag-ui-agents.md, with the official packages. */
 import { createServer, type Server } from "node:http"
 import type { AddressInfo } from "node:net"
 import { text } from "node:stream/consumers"
@@ -11,9 +11,9 @@ import { clientOf, textsOf } from "../../Gateway/AgUi/Fixture.ts"
 import { makeStarted } from "../../Gateway/Socket/Fixture.ts"
 import { test } from "../../Tests.ts"
 
-test.scopedLive("docs/ag-ui-agents.md: an agent behind the gateway", function* () {
+test.scopedLive("docs/use/ag-ui-agents.md: an agent behind the gateway", function* () {
   // On a free port.
-  const listening = programsOf("docs/ag-ui-agents.md").map(code => code.replace(".listen(8000)", ".listen(0)"))
+  const listening = programsOf("docs/use/ag-ui-agents.md").map(code => code.replace(".listen(8000)", ".listen(0)"))
   assert.lengthOf(listening, 1)
   const scope = { createServer, text, EventType, EventEncoder }
   const [server] = (yield* Effect.promise(() => evaluate(listening.join("\n"), scope, ["agent"]))) as [Server]

@@ -6,8 +6,9 @@ import { AgentPlatform } from "../../../../src/Upstream/AgentPlatform.ts"
 import { keys } from "../../../Harness.ts"
 import * as Fixture from "../Fixture.ts"
 
-/** The text of a page of the documentation. */
-export const page = (name: string): string => readFileSync(new URL(`../../../../docs/${name}`, import.meta.url), "utf8")
+/** The text of a file for operators. */
+export const page = (name: string): string =>
+  readFileSync(new URL(`../../../../docs/operate/${name}`, import.meta.url), "utf8")
 
 /** Calls an agent platform that is not there until the breaker rejects: there are retries, and transitions. */
 const writeRefused = Effect.gen(function* () {

@@ -37,7 +37,7 @@ describe.skipIf(!hasPromtool)("promtool (skipped where it is not installed)", ()
   })
 
   test.scopedLive("accepts the alerts, and the dashboard's expressions", function* () {
-    const alerts = new URL("../../../../docs/alerts.yml", import.meta.url).pathname
+    const alerts = new URL("../../../../docs/operate/alerts.yml", import.meta.url).pathname
     const checked = yield* promtool(["check", "rules", alerts], "")
     assert.strictEqual(checked.code, 0, checked.output)
     const { expressions } = yield* dashboard
@@ -161,7 +161,7 @@ describe.skipIf(!hasPromtool)(
             ]
           }
         ]
-        const rules = new URL("../../../../docs/alerts.yml", import.meta.url).pathname
+        const rules = new URL("../../../../docs/operate/alerts.yml", import.meta.url).pathname
         writeFileSync(file, JSON.stringify({ rule_files: [rules], evaluation_interval: "5m", tests }))
         const { code, output } = yield* promtool(["test", "rules", file], "")
         assert.strictEqual(code, 0, output)
