@@ -1,6 +1,4 @@
-/**
- * Limits of connections: their number, their memory, and timeouts of clients.
- */
+/** Limits of connections: their number, their memory, and timeouts of clients. */
 
 import { Config, Metric, MetricLabel } from "effect"
 import * as MetricTags from "../base/Observability/MetricTags.ts"

@@ -1,6 +1,4 @@
-/**
- * The answers of handlers, independent of the transport, and how @effect/platform sends them.
- */
+/** The answers of handlers, independent of the transport, and how @effect/platform sends them. */
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import { type Cause, Effect, Option, type Scope, Stream } from "effect"
 import { type ApiError, bodyOf, statusOf } from "./ApiError.ts"

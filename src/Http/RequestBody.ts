@@ -1,6 +1,4 @@
-/**
- * The bodies of requests: read up to a limit, and parsed as JSON in UTF-8.
- */
+/** The bodies of requests: read up to a limit, and parsed as JSON in UTF-8. */
 
 import { IncomingMessage } from "node:http"
 import type { Socket } from "node:net"

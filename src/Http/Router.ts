@@ -1,6 +1,4 @@
-/**
- * Routing of requests: reading targets, matching routes, and the answer if no route matches.
- */
+/** Routing of requests: reading targets, matching routes, and the answer if no route matches. */
 import type { IncomingMessage } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"

@@ -1,6 +1,4 @@
-/**
- * The contract of the key-value store: its endpoints, and entries and changes as clients see them.
- */
+/** The contract of the key-value store: its endpoints, and entries and changes as clients see them. */
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"

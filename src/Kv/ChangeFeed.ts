@@ -1,6 +1,4 @@
-/**
- * Followers of the change log: polls that wait, Server-Sent Events and WebSockets.
- */
+/** Followers of the change log: polls that wait, Server-Sent Events and WebSockets. */
 
 import { Config, Context, Duration, Effect, Layer, Metric, Option, type Stream } from "effect"
 import { MiB } from "../base/Bytes.ts"

@@ -1,6 +1,4 @@
-/**
- * The handlers of the `kv` group. Those of entries and batches are defined here; none of them needs a fiber.
- */
+/** The handlers of the `kv` group. Those of entries and batches are defined here; none of them needs a fiber. */
 
 import { type Context, Effect, Either, Exit, Option } from "effect"
 import * as Direct from "../base/Direct.ts"

@@ -1,6 +1,4 @@
-/**
- * Entries as the store keeps them: their addresses, and their JSON text.
- */
+/** Entries as the store keeps them: their addresses, and their JSON text. */
 // Types only: the writer's thread imports this file, and the index of effect would use 40 MB there.
 import type { JsonText } from "../base/Json/JsonText.ts"
 

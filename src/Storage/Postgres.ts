@@ -1,6 +1,4 @@
-/**
- * The key-value store in a PostgreSQL database that several nodes share.
- */
+/** The key-value store in a PostgreSQL database that several nodes share. */
 import { Context, Effect, Layer, Metric, MetricBoundaries, MetricLabel, Option, type Scope } from "effect"
 import { Limits, type LimitsShape } from "../base/Limits.ts"
 import * as MetricTags from "../base/Observability/MetricTags.ts"

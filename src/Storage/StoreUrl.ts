@@ -1,6 +1,4 @@
-/**
- * The location of the store of the service.
- */
+/** The location of the store of the service. */
 import { basename, dirname } from "node:path"
 import { Config, Duration, Option, Redacted } from "effect"
 import * as Setting from "../base/Setting.ts"

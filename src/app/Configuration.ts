@@ -1,6 +1,4 @@
-/**
- * The configuration of the process, read as a whole, so that all errors are reported together.
- */
+/** The configuration of the process, read as a whole, so that all errors are reported together. */
 import { Config, ConfigError, type ConfigProvider, Effect, Either, HashSet, Option, Redacted, Schema } from "effect"
 import * as Limits from "../base/Limits.ts"
 import * as Logging from "../base/Observability/Logging.ts"

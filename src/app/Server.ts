@@ -1,6 +1,4 @@
-/**
- * The composition of the service: the only module that chooses backends and combines the layers.
- */
+/** The composition of the service: the only module that chooses backends and combines the layers. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import type * as HttpServer from "@effect/platform/HttpServer"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
@@ -228,8 +226,6 @@ const withSimulator = (configuration: Configuration) =>
     Layer.unwrapScoped
   )
 
-/**
- * Serves until its scope closes. Layers are released in reverse order: requests, then the server, then the store.
- */
+/** Serves until its scope closes. Layers are released in reverse order: requests, then the server, then the store. */
 export const layer = (configuration: Configuration) =>
   configuration.devMode ? withSimulator(configuration) : serving(configuration)

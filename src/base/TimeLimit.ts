@@ -1,6 +1,4 @@
-/**
- * A time limit that many direct effects share.
- */
+/** A time limit that many direct effects share. */
 import { Effect, Exit, Runtime, type Scope } from "effect"
 import * as Direct from "./Direct.ts"
 import { type Linked, LinkedList } from "./Intrusive.ts"

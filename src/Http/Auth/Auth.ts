@@ -1,6 +1,4 @@
-/**
- * Authentication of requests: by API keys, or by a function of the host.
- */
+/** Authentication of requests: by API keys, or by a function of the host. */
 import { timingSafeEqual } from "node:crypto"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Config, type Context, Effect, Exit, Layer, Option, Redacted } from "effect"

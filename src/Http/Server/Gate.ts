@@ -1,6 +1,4 @@
-/**
- * A `node:http` server that knows its connections and decides which requests reach the application.
- */
+/** A `node:http` server that knows its connections and decides which requests reach the application. */
 import * as Http from "node:http"
 import { Socket } from "node:net"
 import { Duplex } from "node:stream"

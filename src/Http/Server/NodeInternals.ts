@@ -1,6 +1,4 @@
-/**
- * Uses of internals of `node:http` (`_http_server`, `node_http_parser.cc`).
- */
+/** Uses of internals of `node:http` (`_http_server`, `node_http_parser.cc`). */
 
 import { type FileHandle, open, readlink } from "node:fs/promises"
 import type { IncomingMessage, ServerResponse } from "node:http"

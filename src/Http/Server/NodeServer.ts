@@ -1,6 +1,4 @@
-/**
- * The HTTP server on `node:http`, which drains before it stops.
- */
+/** The HTTP server on `node:http`, which drains before it stops. */
 import type * as HttpServer from "@effect/platform/HttpServer"
 import { Config, Context, Duration, Effect, Layer, type Scope } from "effect"
 import * as MetricTags from "../../base/Observability/MetricTags.ts"

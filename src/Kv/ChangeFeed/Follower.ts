@@ -1,6 +1,4 @@
-/**
- * A WebSocket that follows the log, also after the present entries: its frames, close codes and handlers.
- */
+/** A WebSocket that follows the log, also after the present entries: its frames, close codes and handlers. */
 import { Effect, type Fiber, FiberId, type Scope, Stream } from "effect"
 import { type Close, type Connection, type Handler, textFrame } from "../../Http/WebSocket.ts"
 import type { EncodedEntry } from "../Entry.ts"

@@ -1,6 +1,4 @@
-/**
- * Pages of the change log in each form in which they are sent, and the reads of them that all followers share.
- */
+/** Pages of the change log in each form in which they are sent, and the reads of them that all followers share. */
 
 import { Effect, Exit, FiberRef, Option, Schema, type Scope } from "effect"
 import { MiB } from "../../base/Bytes.ts"

@@ -1,6 +1,4 @@
-/**
- * The bodies of lists.
- */
+/** The bodies of lists. */
 import { Stream } from "effect"
 import type { EncodedEntry } from "../Entry.ts"
 import type { ListStream } from "../Store.ts"

@@ -1,6 +1,4 @@
-/**
- * The handlers that read several entries, namespaces or tenants, and the cursors that lead from page to page.
- */
+/** The handlers that read several entries, namespaces or tenants, and the cursors that lead from page to page. */
 
 import { createHash } from "node:crypto"
 import { type Context, Effect, Either, Encoding, Exit, Scope } from "effect"

@@ -1,6 +1,4 @@
-/**
- * The agents of the simulator without a network: an agent platform in memory, for tests of code that uses the port.
- */
+/** The agents of the simulator without a network: an agent platform in memory, for tests of code that uses the port. */
 import {
   Chunk,
   type Context,

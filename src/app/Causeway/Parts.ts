@@ -1,6 +1,4 @@
-/**
- * Which of our groups an api contains, as types and as values.
- */
+/** Which of our groups an api contains, as types and as values. */
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"

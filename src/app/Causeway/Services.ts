@@ -1,6 +1,4 @@
-/**
- * What both servers need of the options: the handlers of the parts of an api, and the services behind them.
- */
+/** What both servers need of the options: the handlers of the parts of an api, and the services behind them. */
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Duration, Effect, Layer, Option } from "effect"

@@ -1,6 +1,4 @@
-/**
- * Parsing of untrusted JSON text: its structure is checked before it is parsed, and lone surrogates are replaced.
- */
+/** Parsing of untrusted JSON text: its structure is checked before it is parsed, and lone surrogates are replaced. */
 import { Either } from "effect"
 import { backslash, closeBrace, closeBracket, comma, openBrace, openBracket, quote } from "./Scanner.ts"
 

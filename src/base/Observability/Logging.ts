@@ -1,6 +1,4 @@
-/**
- * Logging on standard output: JSON lines, or readable text in dev mode.
- */
+/** Logging on standard output: JSON lines, or readable text in dev mode. */
 import {
   Array as Arr,
   Cause,

@@ -1,6 +1,4 @@
-/**
- * Metrics of the process: memory, and the delay of the event loop. At log level trace also lines with more of them.
- */
+/** Metrics of the process: memory, and the delay of the event loop. At log level trace also lines with more of them. */
 
 import { constants, monitorEventLoopDelay, PerformanceObserver, performance } from "node:perf_hooks"
 import { Duration, Effect, Layer, LogLevel, Metric, Schedule } from "effect"

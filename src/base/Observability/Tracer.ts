@@ -1,6 +1,4 @@
-/**
- * Tracing by OpenTelemetry. It is off unless an endpoint is set and the optional packages are installed.
- */
+/** Tracing by OpenTelemetry. It is off unless an endpoint is set and the optional packages are installed. */
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import { Cause, Config, Context, Effect, Tracer as EffectTracer, Exit, Layer, Option } from "effect"

@@ -1,6 +1,4 @@
-/**
- * The meaning of errors of the database and of its client. Messages are for the log and contain no parameters.
- */
+/** The meaning of errors of the database and of its client. Messages are for the log and contain no parameters. */
 import { Data, Effect, Schema } from "effect"
 import pg from "pg"
 import { StoreUnavailable } from "../../../Kv/Store.ts"

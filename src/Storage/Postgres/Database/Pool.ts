@@ -1,6 +1,4 @@
-/**
- * A pool of connections to the database.
- */
+/** A pool of connections to the database. */
 import type { Socket } from "node:net"
 import { Effect, Exit, type Scope } from "effect"
 import pg from "pg"

@@ -1,6 +1,4 @@
-/**
- * Statements, their parameters, and their results.
- */
+/** Statements, their parameters, and their results. */
 import { type Effect, Exit } from "effect"
 import { constVoid } from "effect/Function"
 import type pg from "pg"

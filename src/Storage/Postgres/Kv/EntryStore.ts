@@ -1,6 +1,4 @@
-/**
- * The port `Store` over the connections of a node.
- */
+/** The port `Store` over the connections of a node. */
 import { type Context, Effect, Exit, Option, Stream } from "effect"
 import * as Direct from "../../../base/Direct.ts"
 import { BackupRefused, EntriesTooLarge, type Selection, Store, type StoreUnavailable } from "../../../Kv/Store.ts"

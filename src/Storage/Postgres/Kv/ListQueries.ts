@@ -1,6 +1,4 @@
-/**
- * Queries for lists of entries and for their counts.
- */
+/** Queries for lists of entries and for their counts. */
 
 import { compare } from "../../../Client/KeyOrder.ts"
 import * as Entry from "../../../Kv/Entry.ts"

@@ -1,6 +1,4 @@
-/**
- * The queries of the session event log. Each is one statement, and so reads one snapshot.
- */
+/** The queries of the session event log. Each is one statement, and so reads one snapshot. */
 import { constVoid } from "effect/Function"
 import { activityOf, matching, positionOf } from "../../../Gateway/SessionEvents/ActivityBits.ts"
 import {

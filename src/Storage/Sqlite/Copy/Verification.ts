@@ -1,6 +1,4 @@
-/**
- * What a copy of a database must be: its description, its verification, and the failures of both.
- */
+/** What a copy of a database must be: its description, its verification, and the failures of both. */
 import { statSync } from "node:fs"
 import Database from "better-sqlite3"
 import { MiB } from "../../../base/Bytes.ts"

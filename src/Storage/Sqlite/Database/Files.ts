@@ -109,9 +109,7 @@ export const connect = (file: string, options: Database.Options): Database.Datab
   }
 }
 
-/**
- * The processes that a lock excludes: all others, or only those that can write its file, if this process cannot.
- */
+/** The processes that a lock excludes: all others, or only those that can write its file, if this process cannot. */
 type LockKind = "exclusive" | "shared"
 
 interface HeldLock {
