@@ -39,7 +39,6 @@ type Service = Context.Tag.Service<AgentPlatform>
 const refused = (operation: string, statusCode: number, message: string): AgentPlatformConnectionError =>
   new AgentPlatformConnectionError({ operation, reason: "status", statusCode, isInDoubt: false, message })
 
-/** Events that wait to be taken. */
 const waitingEvents = 64
 
 /** A connection to an instance, from the event after `after` on. It ends with the instance. */
