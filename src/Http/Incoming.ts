@@ -90,7 +90,6 @@ export const admit = (
   return undefined
 }
 
-/** A request of @effect/platform. */
 export const ofPlatform = (
   request: HttpServerRequest.HttpServerRequest,
   identity?: IdentityShape | undefined

@@ -260,7 +260,6 @@ export const read = (
   return () => {}
 }
 
-/** The JSON of a request's body. */
 export const json = (source: unknown, format: Format): Effect.Effect<unknown, BodyError> =>
   source instanceof IncomingMessage
     ? Direct.async(resume => read(source, format, resume))

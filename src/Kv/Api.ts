@@ -62,7 +62,6 @@ export const Entry = Schema.Struct({
   examples: [Description.entry]
 })
 
-/** An entry of a list. */
 const ListedEntry = Schema.Struct({
   ...Entry.fields,
   value: Schema.optionalWith(Schema.Unknown.annotations({ description: "Any JSON value. Absent with `keysOnly`." }), {

@@ -70,7 +70,6 @@ interface Sample {
   readonly clockOffset: number
 }
 
-/** Updates the gauges. */
 const updateGauges = (found: Sample, tags: MetricTags.MetricTags): void => {
   for (const name of pools) {
     const { idle, inUse, waiting } = found.pools[name]

@@ -13,7 +13,6 @@ export interface PostgresLocation {
   readonly connections: number
 }
 
-/** The location of the entries. */
 export interface StoreLocation {
   /** Of SQLite files, relative to the working directory or absolute. With PostgreSQL it has the id of the node. */
   readonly directory: string

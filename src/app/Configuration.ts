@@ -57,7 +57,6 @@ const redacted = (key: string): Option.Option<Redacted.Redacted> => Option.some(
 
 const sameKey = Option.getEquivalence<Redacted.Redacted>((a, b) => Redacted.value(a) === Redacted.value(b))
 
-/** The effective credentials, or why they are refused. */
 const credentials = (devMode: boolean, keys: Auth.Keys): Either.Either<Auth.Keys, ConfigError.ConfigError> => {
   const effective: Auth.Keys = devMode
     ? {
@@ -120,7 +119,6 @@ export interface Configuration extends Omit<Settings, "mode" | "keys"> {
   readonly warnings: ReadonlyArray<string>
 }
 
-/** The errors within a configuration error. */
 const problemsOf = (error: ConfigError.ConfigError): ReadonlyArray<Problem> => {
   switch (error._op) {
     case "And":

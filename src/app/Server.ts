@@ -61,7 +61,6 @@ export interface Announced {
   readonly base: string
   /** The key, as text between the double quotes of a shell. */
   readonly key: string
-  /** Whether the console is served. */
   readonly hasConsole: boolean
   /** Whether the reference of the API is served. */
   readonly hasReference: boolean
@@ -135,7 +134,6 @@ const postgres = (location: PostgresLocation, options: PostgresSessions.Options)
     )
   )
 
-/** The store and the histories of sessions. */
 const storage = ({ gateway: { history }, store: { directory, lease, postgres: location } }: Configuration) =>
   Option.match(location, {
     onNone: () => sqlite({ directory, history }),

@@ -14,7 +14,6 @@ export interface Options<E> {
   readonly onTimeout: () => E
 }
 
-/** Limits the time of an effect. */
 export type TimeLimit<E> = <A>(
   work: Effect.Effect<A, E>,
   /** Returns whether the answer is arriving. Then the work has no more limit, so that it must end by itself. */

@@ -20,7 +20,6 @@ export interface Keys {
   readonly read: Option.Option<Redacted.Redacted>
 }
 
-/** The credentials as configuration variables. */
 export const config: Config.Config<Keys> = Config.all({
   write: Setting.optionalCredential("KV_API_KEY", {
     description: "Credential that reads and writes; required outside dev mode",

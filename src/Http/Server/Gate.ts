@@ -202,7 +202,6 @@ export class Gate extends Http.Server {
     }
   }
 
-  /** Closes all connections at once. */
   cut(): void {
     for (const { socket } of this.#connections.all()) socket.destroy()
   }

@@ -20,7 +20,6 @@ export const continueWhenRead = (request: IncomingMessage, response: ServerRespo
   }
 }
 
-/** A connection of node's HTTP server. */
 export type HttpSocket = Socket & {
   /** Without this flag, node would resume reading with the next message that it has parsed. */
   _paused?: boolean

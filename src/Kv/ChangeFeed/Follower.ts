@@ -64,7 +64,6 @@ export class Follower implements Handler {
   /** The last `seq` sent. While the follower is live, the shared position replaces it. */
   cursor = 0
   lastSent = 0
-  /** The epoch of the last frame. */
   seenEpoch = ""
   /** The number of frames received since the last tick. */
   #received = 0

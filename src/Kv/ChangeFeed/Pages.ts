@@ -29,7 +29,6 @@ const enclosed = (head: string, text: string, tail: string): string | Uint8Array
 
 /** How far a reader has read a log. */
 export interface Position {
-  /** The epoch of the log. */
   readonly epoch: string
   /** The last `seq` scanned. */
   readonly after: number
@@ -69,7 +68,6 @@ export class Page {
     return this.hasMore ? this : new Page(this.records.list, this.lastSeq, this.epoch, this.isComplete, true)
   }
 
-  /** The position after the page. */
   get end(): Position {
     return { epoch: this.epoch, after: this.lastSeq }
   }
@@ -83,7 +81,6 @@ export class Page {
     return `[${this.records.text}]`
   }
 
-  /** The answer to a poll. */
   get answer(): string | Uint8Array {
     this.answerBody ??= enclosed('{"changes":[', this.records.text, `],"lastSeq":${this.lastSeq}}`)
     return this.answerBody

@@ -2,7 +2,6 @@
 import { Either } from "effect"
 import { backslash, closeBrace, closeBracket, comma, openBrace, openBracket, quote } from "./Scanner.ts"
 
-/** The limits of a text. */
 export interface StructureLimits {
   /** Levels of arrays and objects. */
   readonly levels: number
@@ -96,10 +95,8 @@ export const toWellFormed = (value: unknown): unknown => {
   return isSame ? value : Object.fromEntries(members)
 }
 
-/** A JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** Whether a value is an object, and neither null nor an array. */
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 

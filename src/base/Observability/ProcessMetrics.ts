@@ -28,7 +28,6 @@ export const measure: Effect.Effect<void> = Effect.sync(() => {
   set(uptime, process.uptime())
 })
 
-/** The interval between two looks. */
 const interval = Duration.seconds(10)
 
 /** The sampling interval in milliseconds, which each recorded delay contains. */

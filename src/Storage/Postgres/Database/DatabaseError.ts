@@ -33,7 +33,6 @@ const messageOf = (error: unknown): string => {
   return error instanceof Error ? error.message : String(error)
 }
 
-/** Describes an error in one line. */
 export const describe = (error: unknown): string => {
   if (error instanceof NotSent || error instanceof Rejected || error instanceof Unanswered) return error.reason
   const code = codeOf(error)

@@ -27,7 +27,6 @@ import {
 } from "./DatabaseError.ts"
 import { nameOf, orElseWhenLost, type Parameter, type Query, type Row } from "./Statement.ts"
 
-/** How a pool connects, and how many connections it has. */
 export interface PoolOptions extends ClientOptions {
   /** The maximum number of connections. */
   readonly max: number
@@ -68,7 +67,6 @@ export interface Connection {
 
 const noop = (): void => {}
 
-/** The use of the connections of a pool. */
 export interface PoolUse {
   readonly inUse: number
   readonly idle: number
@@ -76,7 +74,6 @@ export interface PoolUse {
   readonly waiting: number
 }
 
-/** The limits of one statement. */
 export interface RunOptions {
   /** The `statement_timeout`, in milliseconds, if it is more than that of the pool. Ignored behind a pooler. */
   readonly serverLimit?: number

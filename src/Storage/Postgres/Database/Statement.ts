@@ -48,7 +48,6 @@ export const nameOf = (text: string): string => {
   return name
 }
 
-/** Decodes the first column of the first row. */
 export const first = <A>([row]: ReadonlyArray<Row>): A => row![0] as A
 
 /** Calls a function of the schema. */

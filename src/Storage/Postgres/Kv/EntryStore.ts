@@ -40,7 +40,6 @@ const portionSize = { limit: 1000, size: 256 * 1024 }
 /** The timeout of counting the entries of a list, in milliseconds. */
 const countTimeoutMillis = 60_000
 
-/** Counts the entries of a selection in a snapshot. */
 const countAll = (
   snapshot: Snapshots.Snapshot,
   selection: Selection,

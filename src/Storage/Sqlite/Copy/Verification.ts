@@ -69,7 +69,6 @@ export const describe = (db: Database.Database, file: string, format: Format): D
   return { schemaVersion, lastSeq, epoch: epochIn(db) }
 }
 
-/** A file to verify, and its expected format. */
 export interface VerifyRequest {
   readonly file: string
   readonly format: Format
