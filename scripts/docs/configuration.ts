@@ -3,8 +3,7 @@
  * date.
  */
 import { readFileSync, writeFileSync } from "node:fs"
-import { help } from "../../src/app/Serve.ts"
-import * as Setting from "../../src/base/Setting.ts"
+import { all, type Variable } from "../../src/base/Setting.ts"
 import { replaceSection, table } from "./Markdown.ts"
 
 const page = new URL("../../docs/reference/configuration.md", import.meta.url)
@@ -13,28 +12,28 @@ const page = new URL("../../docs/reference/configuration.md", import.meta.url)
 const briefly = (allowed: string): string =>
   allowed.replace(/^a whole number from /, "").replace(/ such as 7 days, 12 hours or 30 seconds$/, "")
 
-const variables = (): string => {
-  // Declares the settings.
-  help()
-  return table(
+const rows = (variables: ReadonlyArray<Variable>): string =>
+  table(
     ["variable", "default", "meaning", "allowed"],
-    Setting.all().map(({ name, description, allowed, default: shown }) => [
+    variables.map(({ name, description, allowed, default: shown }) => [
       `\`${name}\``,
       shown === "" ? "" : `\`${shown}\``,
       description,
       briefly(allowed)
     ])
   )
-}
 
-/** The current page, and the generated one. */
-export const pages = (): { readonly current: string; readonly wanted: string } => {
+/** The current page, and the one with these variables. */
+export const pages = (variables: ReadonlyArray<Variable>): { readonly current: string; readonly wanted: string } => {
   const current = readFileSync(page, "utf8")
-  return { current, wanted: replaceSection(current, "variables", variables()) }
+  return { current, wanted: replaceSection(current, "variables", rows(variables)) }
 }
 
 if (process.argv[1] === import.meta.filename) {
-  const { current, wanted } = pages()
+  const { help } = await import("../../src/app/Serve.ts")
+  // Declares the settings.
+  help()
+  const { current, wanted } = pages(all())
   if (process.argv.includes("--check")) process.exitCode = current === wanted ? 0 : 1
   else writeFileSync(page, wanted)
 }

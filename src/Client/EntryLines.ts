@@ -99,7 +99,6 @@ export async function* batchesOf(
   if (batch.length > 0) yield batch
 }
 
-/** An entry to import. */
 export interface EntryLine<Value> {
   readonly namespace: string
   readonly key: string
@@ -116,7 +115,6 @@ export interface InvalidLine {
   readonly problem: string
 }
 
-/** Where entries are imported to. */
 export interface Destination {
   /** The namespace of all entries; `undefined` for that of each line. */
   readonly namespace: string | undefined
@@ -207,7 +205,6 @@ const isExpired = ({ expiresAt }: EntryLine<unknown>, now: number): boolean =>
  * that this may repeat.
  */
 export class ImportBatch<Entry extends EntryLine<unknown>> {
-  /** The entries to send. */
   readonly entries: ReadonlyArray<Entry>
 
   private constructor(

@@ -44,7 +44,6 @@ export async function* followLog(
   }
 }
 
-/** A page of a list, and the cursor of the next one. */
 export interface CursorPage extends ListPage {
   readonly cursor: string | undefined
 }

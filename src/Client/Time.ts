@@ -13,7 +13,6 @@ export interface Clock {
 
 const longestTimer = 2 ** 31 - 1
 
-/** The clock of the host. */
 export const systemClock: Clock = {
   now: () => performance.now(),
   after: (ms, callback) => {
@@ -24,7 +23,6 @@ export const systemClock: Clock = {
   random: Math.random
 }
 
-/** A running time limit. */
 export interface Limit {
   /** Restarts the time. It is cheap: it sets no timer. */
   readonly restart: () => void

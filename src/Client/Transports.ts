@@ -47,7 +47,6 @@ export type Position = Pick<FeedQuery, "after" | "epoch">
 export const isReset = ({ epoch, lastSeq }: FeedPage, known: Position): boolean =>
   lastSeq < known.after || (known.epoch !== undefined && isOther(epoch, known.epoch))
 
-/** Whether two epochs are known and differ. */
 export const isOther = (epoch: string | undefined, known: string): boolean =>
   epoch !== undefined && epoch !== "" && known !== "" && epoch !== known
 
@@ -111,7 +110,6 @@ export const eventStream = (requests: Requests): Transport => ({
 /** The maximum number of characters of queued frames. A WebSocket cannot be paused: it is closed beyond that. */
 const maxQueued = 4 * 1024 * 1024
 
-/** A queue of frames. */
 class FrameBuffer {
   readonly #frames: Array<string> = []
   #queued = 0
@@ -161,7 +159,6 @@ type Frame = Partial<FeedPage> & Pick<FeedPage, "lastSeq">
 
 const isFrame = ({ changes = [], lastSeq }: Frame): boolean => isPage({ changes, lastSeq })
 
-/** The change log over a WebSocket. */
 export const webSocket = (requests: Requests, Constructor: WebSocketConstructor): Transport => ({
   name: "webSocket",
 
@@ -218,7 +215,6 @@ const readPage: Reader<PolledPage> = async (response, limitBytes, format) => ({
   hasMore: response.headers.get("kv-more") === "true"
 })
 
-/** A page of the answer to a poll. */
 export interface PolledPage extends FeedPage {
   /** Whether the log may continue after the page, which may have no changes. */
   readonly hasMore: boolean
@@ -230,7 +226,6 @@ export const poll = (requests: Requests, query: FeedQuery & { readonly wait?: nu
   return requests.ask({ path: "/changes", query, timeoutMs }, signal, readPage)
 }
 
-/** The change log by long polls. */
 export const longPolling = (requests: Requests): Transport => ({
   name: "longPolling",
 

@@ -35,7 +35,6 @@ export const text = (name: string, description: string, pseudoName = "text"): Op
 export const flag = (name: string, description: string): Options.Options<boolean> =>
   Options.boolean(name).pipe(Options.withDescription(description))
 
-/** An option with one of several words. */
 export const choice = <Word extends string>(name: string, words: ReadonlyArray<Word>): Options.Options<Word> =>
   checkedOption(
     name,
@@ -67,7 +66,6 @@ export const checkVersion = (version: Option.Option<number>, minimum: 0 | 1): Ef
 /** The option for the actor of a write. */
 export const actor = text("actor", "Recorded as the author; default api", "name")
 
-/** The option for a prefix of keys. */
 export const prefix = text("prefix", "Only keys that start with this")
 
 /** An option of the client if the user gives it. */

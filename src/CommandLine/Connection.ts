@@ -40,7 +40,6 @@ const defaultTimeout = 30
 /** The usage of the options that connect. */
 export const usage = "[--url address] [--token-file file] [--profile name] [--timeout seconds]"
 
-/** The line about the options that connect in the help of a command. */
 export const helpLine = (kind: Kind): string =>
   `To connect: --url, --token-file (or ${variables[kind].file}), --profile and --timeout; see causeway connection.`
 
@@ -104,7 +103,6 @@ export const options = optionsOf("store")
 /** The options of every command that calls the gateway of a service. */
 export const sessionOptions = optionsOf("sessions")
 
-/** The values of the options. */
 export interface Given {
   readonly url: Option.Option<string>
   readonly tokenFile: Option.Option<string>
@@ -116,7 +114,6 @@ export interface Given {
 export interface Connection {
   /** Without a final slash. */
   readonly url: string
-  /** The kind of the credential. */
   readonly kind: Kind
   /** `""` if there is none. */
   readonly token: Redacted.Redacted
@@ -156,7 +153,6 @@ interface Candidate {
   readonly source: string
 }
 
-/** A credential, or the path of its file. */
 interface Credential extends Candidate {
   readonly isFile?: boolean
   /** The address that is configured with it. It is sent only to that origin. */
@@ -243,7 +239,6 @@ export const openStore = (given: Given): Effect.Effect<Opened, CommandFailed> =>
 
 const optionalText = Schema.optionalWith(Schema.NonEmptyString, { exact: true })
 
-/** A profile in the file. */
 const Profile = Schema.Struct({
   url: optionalText,
   /** The key of the store. */

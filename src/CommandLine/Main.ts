@@ -81,7 +81,6 @@ const isService = ([name, ...others]: ReadonlyArray<string>): boolean =>
 
 const configured = "It is configured by variables, such as PORT=9000; causeway serve --help lists them."
 
-/** The failure of an unknown argument, with a suggestion. */
 const unknownArgument = ({
   known,
   path,
@@ -98,7 +97,6 @@ const unknownArgument = ({
   return refuse(isValue ? `After -- arguments may start with -. ${help(path)}` : help(path))
 }
 
-/** Runs a command. Its output is that of the context. */
 export const runWith = (args: ReadonlyArray<string>, parts: Parts): Effect.Effect<void, CommandFailed, Output.Output> =>
   Effect.gen(function* () {
     const outer = yield* Console.consoleWith(Effect.succeed)

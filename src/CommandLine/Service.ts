@@ -12,7 +12,6 @@ import { numberOption, text } from "./CommandOptions.ts"
 import { type Connection, type Kind, variables } from "./Connection.ts"
 import { Output } from "./Terminal/Output.ts"
 
-/** A request to the service. */
 export interface ServiceRequest extends Request {
   /** The prefix of the path; default `/api/v1`. */
   readonly prefix?: string
@@ -187,7 +186,6 @@ export const retryWhileUnavailable =
       return Effect.retry(request, { schedule: backoff, while: isAgain })
     })
 
-/** The options of every command with one idempotent write. */
 export const writeOptions = {
   idempotencyKey: text("idempotency-key", "The Idempotency-Key of this write; default a random one", "key"),
   retryFor: numberOption("retry-for", "seconds", `${whileUnavailable}; the write is applied once`, 0)

@@ -186,10 +186,8 @@ export const tail = Command.make(
     }).pipe(Effect.scoped)
 ).pipe(Command.withDescription("Print the events of a session, and follow them until interrupted"))
 
-/** What was printed of a turn. */
 interface Printed {
   readonly screen: Screen.Screen
-  /** The last event of the turn. */
   readonly last: Client.SessionEvent | undefined
 }
 

@@ -90,7 +90,6 @@ export const health = Command.make(
     })
 ).pipe(Command.withDescription("Check whether the service is well; the exit code is 0 if its store is ready"))
 
-/** Whether a text is a JSON object with a member. */
 const isDocument = (text: string, member: string): boolean => {
   const found = Option.getOrUndefined(Option.liftThrowable((text: string): unknown => JSON.parse(text))(text))
   return typeof found === "object" && found !== null && member in found

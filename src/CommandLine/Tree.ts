@@ -73,7 +73,6 @@ const withoutTypes = (doc: HelpDoc.HelpDoc, isDropped: (text: string) => boolean
   return first === undefined ? HelpDoc.empty : HelpDoc.descriptionList([first, ...others])
 }
 
-/** The texts of all definitions. */
 const definitionsOf = (doc: HelpDoc.HelpDoc): ReadonlyArray<string> =>
   HelpDoc.isSequence(doc)
     ? [...definitionsOf(doc.left), ...definitionsOf(doc.right)]
@@ -177,13 +176,10 @@ export const helpAt = (root: Node, path: ReadonlyArray<string>): string => {
   ].join("\n")
 }
 
-/** The supported shells. */
 export const shells = ["bash", "zsh", "fish"] as const
 
-/** A supported shell. */
 export type Shell = (typeof shells)[number]
 
-/** Whether a text is the name of a supported shell. */
 export const isShell = (text: string): text is Shell => shells.some(shell => shell === text)
 
 /** A position in the tree, and the words that can follow. */

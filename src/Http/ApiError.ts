@@ -137,7 +137,6 @@ export class ServiceUnavailable extends Schema.TaggedError<ServiceUnavailable>()
   /** The header of every 503 that names a time: seconds after which a client may try again. */
   static readonly retryAfter = (seconds = 1): Readonly<Record<string, string>> => ({ "retry-after": String(seconds) })
 
-  /** The error with that header. */
   static readonly later = (error: string, seconds?: number): ServiceUnavailable =>
     new ServiceUnavailable({ error, headers: ServiceUnavailable.retryAfter(seconds) })
 }
@@ -185,10 +184,8 @@ export type ApiError =
   | GatewayTimeout
   | InsufficientStorage
 
-/** The body of an answer with an error. */
 export const bodyOf = (error: string): string => JSON.stringify({ error })
 
-/** The HTTP status of an error. */
 export const statusOf = (error: ApiError): number => statuses[error._tag]
 
 /** Whether a thrown value or a failure is an {@link ApiError}. */

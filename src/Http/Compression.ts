@@ -61,9 +61,7 @@ const encoded = (reply: Reply, body: Reply["body"]): Reply => ({
   body
 })
 
-/**
- * Compresses a body if a thread is free. The thread is freed also if the request was interrupted in the meantime.
- */
+/** Compresses a body if a thread is free. The thread is freed also if the request was interrupted in the meantime. */
 const compressBody = (reply: Reply, body: string | Uint8Array): Effect.Effect<Reply> => {
   if (threads >= maxThreads) return Exit.succeed(reply)
   return Direct.async(resume => {

@@ -1,6 +1,4 @@
-/**
- * Limits of connections: their number, their memory, and timeouts of clients.
- */
+/** Limits of connections: their number, their memory, and timeouts of clients. */
 
 import { Config, Metric, MetricLabel } from "effect"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
@@ -16,10 +14,8 @@ export const defaults = {
   heldBodyBytes: 256 * 1024 * 1024
 }
 
-/** Limits of all connections together. */
 export type ConnectionLimits = Readonly<typeof defaults>
 
-/** Each limit as a configuration variable. */
 export const config: Config.Config<ConnectionLimits> = Config.all({
   connections: Setting.integer("LIMIT_HTTP_CONNECTIONS", {
     description:

@@ -10,7 +10,6 @@ import { parseList } from "./Origin.ts"
 /** The allowed origins. `*` allows every page, without its cookies. */
 export type AllowedOrigins = "*" | ReadonlyArray<string>
 
-/** The origins as a configuration variable. */
 export const config: Config.Config<AllowedOrigins> = Setting.declare<AllowedOrigins>(
   "HTTP_ALLOWED_ORIGINS",
   {
@@ -25,7 +24,6 @@ export const config: Config.Config<AllowedOrigins> = Setting.declare<AllowedOrig
 
 const methods = "GET, HEAD, PUT, POST, DELETE"
 
-/** Request headers that need permission. */
 const requestHeaders =
   "authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id, traceparent, tracestate, x-request-id"
 
@@ -61,7 +59,6 @@ const isPreflight = (method: string | undefined, headers: Readonly<Record<string
 
 /** The decision about a request by the standard. */
 export interface Decision {
-  /** Headers of the answer. */
   readonly headers: Readonly<Record<string, string>>
   /** Whether the headers are the whole answer, with the status 204. */
   readonly isComplete: boolean

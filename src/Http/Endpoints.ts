@@ -24,7 +24,6 @@ export interface Incoming extends Credentials {
   readonly host: string | undefined
 }
 
-/** A request that matched an endpoint's schemas. */
 export type Decoded<Endpoint extends HttpApiEndpoint.HttpApiEndpoint.Any> = Omit<
   HttpApiEndpoint.HttpApiEndpoint.Request<Endpoint>,
   "request"
@@ -32,7 +31,6 @@ export type Decoded<Endpoint extends HttpApiEndpoint.HttpApiEndpoint.Any> = Omit
 
 /** What a middleware of the contract does on `Http/Edge`, which runs it before the request is decoded. */
 export interface Guard<Middleware = unknown> {
-  /** The tag of the middleware. */
   readonly middleware: { readonly key: string; readonly Identifier: Middleware }
   /** Succeeds if the request is admitted, perhaps with its sender. Fails with the answer to a refused request. */
   readonly admit: (request: Incoming) => Effect.Effect<IdentityShape | undefined, ApiError>
@@ -45,7 +43,6 @@ export type Handlers<Group extends HttpApiGroup.HttpApiGroup.Any> = {
   ) => Effect.Effect<Reply, ApiError>
 }
 
-/** The handlers of any group. */
 export type AnyHandlers = Readonly<Record<string, (request: never) => Effect.Effect<Reply, ApiError>>>
 
 /** Makes the handlers of a group, once for each transport, with the services that they need. */

@@ -1,6 +1,4 @@
-/**
- * The sender of a request, as an application determines it by its own authentication or by API keys.
- */
+/** The sender of a request, as an application determines it by its own authentication or by API keys. */
 import { Context, type Effect } from "effect"
 import type { Forbidden, ServiceUnavailable, Unauthorized } from "./ApiError.ts"
 

@@ -1,6 +1,4 @@
-/**
- * Requests of either server in the form that handlers and authentication read, and their admission.
- */
+/** Requests of either server in the form that handlers and authentication read, and their admission. */
 import type { IncomingMessage } from "node:http"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { type Effect, Exit, Option } from "effect"
@@ -92,7 +90,6 @@ export const admit = (
   return undefined
 }
 
-/** A request of @effect/platform. */
 export const ofPlatform = (
   request: HttpServerRequest.HttpServerRequest,
   identity?: IdentityShape | undefined

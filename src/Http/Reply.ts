@@ -1,6 +1,4 @@
-/**
- * The answers of handlers, independent of the transport, and how @effect/platform sends them.
- */
+/** The answers of handlers, independent of the transport, and how @effect/platform sends them. */
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import { type Cause, Effect, Option, type Scope, Stream } from "effect"
 import { type ApiError, bodyOf, statusOf } from "./ApiError.ts"
@@ -25,7 +23,6 @@ export interface Outlet {
  * are released when it has ended or the client has disconnected.
  */
 export interface BodyWriter {
-  /** Called once, after the headers. */
   readonly onOpen: (outlet: Outlet) => void
   /** Called when all that was written has been sent. */
   readonly onDrain: () => void
@@ -143,24 +140,20 @@ const streamOf = (writer: BodyWriter, cut: Effect.Effect<void>): Stream.Stream<U
     return Stream.repeatEffectOption(next)
   })
 
-/** A status and headers alone. */
 export const empty = (status: number, headers: Readonly<Record<string, string>> = {}): Reply => ({
   status,
   headers,
   body: undefined
 })
 
-/** The connection becomes a WebSocket. */
 export const webSocket = (upgrade: Upgrade): Reply => ({ ...empty(101), upgrade })
 
-/** An answer with an error and any status. */
 export const refusal = (status: number, error: string, headers: Readonly<Record<string, string>> = {}): Reply => ({
   status,
   headers: jsonHeaders(headers),
   body: bodyOf(error)
 })
 
-/** The answer for an error. */
 export const fromError = (error: ApiError): Reply => refusal(statusOf(error), error.error, error.headers)
 
 /** The answer as @effect/platform sends it. `cut` closes the connection at once. */

@@ -1,6 +1,4 @@
-/**
- * The bodies of requests: read up to a limit, and parsed as JSON in UTF-8.
- */
+/** The bodies of requests: read up to a limit, and parsed as JSON in UTF-8. */
 
 import { IncomingMessage } from "node:http"
 import type { Socket } from "node:net"
@@ -262,7 +260,6 @@ export const read = (
   return () => {}
 }
 
-/** The JSON of a request's body. */
 export const json = (source: unknown, format: Format): Effect.Effect<unknown, BodyError> =>
   source instanceof IncomingMessage
     ? Direct.async(resume => read(source, format, resume))

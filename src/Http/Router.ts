@@ -1,6 +1,4 @@
-/**
- * Routing of requests: reading targets, matching routes, and the answer if no route matches.
- */
+/** Routing of requests: reading targets, matching routes, and the answer if no route matches. */
 import type { IncomingMessage } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
@@ -20,7 +18,6 @@ export const label = (template: string): string =>
     .map(segment => (segment.startsWith(":") ? `{${segment.slice(1)}}` : segment))
     .join("/")
 
-/** Stores the label of a request's route. */
 export const note = (request: Routed, label: string): void => {
   request[route] = label
 }
@@ -70,7 +67,6 @@ export const routable = (target: string): string => {
 /** The scheme and host of a target in absolute form (RFC 9112, 3.2.2). */
 const origin = /^https?:\/\/[^/?]*/i
 
-/** The path of a request's target. */
 export const pathOf = (target: string): string => {
   const query = target.indexOf("?")
   const path = query === -1 ? target : target.slice(0, query)
@@ -123,7 +119,6 @@ export class Router<A> {
     at.methods.set(method, { names, value })
   }
 
-  /** The route that matches a path. */
   find(method: string, path: string): Match<A> | undefined {
     if (path.charCodeAt(0) !== 0x2f) return undefined
     const values: Array<string> = []
@@ -200,7 +195,6 @@ export const endpointsOf = <Id extends string, Groups extends HttpApiGroup.HttpA
     }))
   )
 
-/** The routes of an api, with their labels. */
 export const routesOf = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ): Router<string> => {

@@ -86,7 +86,6 @@ export interface Settings {
   readonly drainInterval: number
 }
 
-/** The connections of one endpoint. */
 export interface ConnectionSet {
   readonly settings: Settings
   readonly limits: Pick<LimitsShape, "messageFragments" | "messageSeconds">
@@ -114,7 +113,6 @@ export interface Upgrade {
   readonly accept: (connect: Connect) => ApiError | undefined
 }
 
-/** Why an ordinary request cannot become a WebSocket. */
 export const noHandshake = "the request is not a WebSocket handshake"
 
 /** A failed handshake: 500, whatever the reason. */
@@ -217,7 +215,6 @@ const writeHead = (frames: Buffer, at: number, length: number): void => {
   }
 }
 
-/** A text message as one server frame. */
 export const textFrame = (text: string): Buffer => {
   const length = Buffer.byteLength(text)
   const head = headBytesOf(length)

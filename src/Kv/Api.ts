@@ -1,6 +1,4 @@
-/**
- * The contract of the key-value store: its endpoints, and entries and changes as clients see them.
- */
+/** The contract of the key-value store: its endpoints, and entries and changes as clients see them. */
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
@@ -64,7 +62,6 @@ export const Entry = Schema.Struct({
   examples: [Description.entry]
 })
 
-/** An entry of a list. */
 const ListedEntry = Schema.Struct({
   ...Entry.fields,
   value: Schema.optionalWith(Schema.Unknown.annotations({ description: "Any JSON value. Absent with `keysOnly`." }), {

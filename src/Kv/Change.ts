@@ -18,7 +18,6 @@ export interface StoredChange extends Address {
 export interface EncodedChange extends Address {
   readonly json: string
   readonly seq: number
-  /** The tenant of the namespace. */
   readonly tenant: string
 }
 
@@ -100,7 +99,6 @@ export class Records {
       : new Records(records.length, undefined, records)
   }
 
-  /** The records of a text, in which commas separate them. */
   static ofText(text: string, count: number): ReadonlyArray<EncodedChange> {
     const records = new Records(count, text, undefined)
     const parts = new Array<EncodedChange>(count)
@@ -108,7 +106,6 @@ export class Records {
     return parts
   }
 
-  /** The JSON texts, separated by commas. */
   get text(): string {
     return this.joined ?? this.list.map(({ json }) => json).join(",")
   }
@@ -151,7 +148,6 @@ class Part extends Encoded {
   }
 }
 
-/** Encodes a record, with its value as it is stored. */
 export const encode = (change: StoredChange): EncodedChange =>
   encoded(
     `{"seq":${change.seq},"op":"${change.op}","namespace":${JSON.stringify(change.namespace)}` +

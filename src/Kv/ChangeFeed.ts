@@ -1,6 +1,4 @@
-/**
- * Followers of the change log: polls that wait, Server-Sent Events and WebSockets.
- */
+/** Followers of the change log: polls that wait, Server-Sent Events and WebSockets. */
 
 import { Config, Context, Duration, Effect, Layer, Metric, Option, type Stream } from "effect"
 import { MiB } from "../base/Bytes.ts"
@@ -23,7 +21,6 @@ import type { StoreUnavailable } from "./Store.ts"
 export { FeedBusy } from "./ChangeFeed/LogWaiters.ts"
 export { type FollowQuery, LogReplaced, type Page } from "./ChangeFeed/Pages.ts"
 
-/** Why the log cannot be followed. */
 export type FollowFailure = StoreUnavailable | HistoryTrimmed | LogReplaced | FeedBusy
 
 /** Follows the change log for clients. A follower sees every matching change once and in order. */
@@ -67,7 +64,6 @@ export const defaults = {
   unsentBytes: MiB
 }
 
-/** The limits of followers of the change log. */
 export type FollowLimitsShape = Readonly<typeof defaults>
 
 /** The current limits; the defaults, unless a layer provides others. */
@@ -75,7 +71,6 @@ export class FollowLimits extends Context.Reference<FollowLimits>()("causeway/Fo
   defaultValue: (): FollowLimitsShape => defaults
 }) {}
 
-/** Each limit as a configuration variable. */
 export const config: Config.Config<FollowLimitsShape> = Config.all({
   followers: Setting.integer("LIMIT_FOLLOWERS", {
     description: "Maximum number of followers of the change log: waiting polls, event streams and WebSockets",

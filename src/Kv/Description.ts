@@ -4,7 +4,6 @@
  */
 import { etag, type Header, operation, retryAfter } from "../Http/OpenApi/Describe.ts"
 
-/** The example entry. */
 export const entry = {
   namespace: "tenant:acme/settings",
   key: "theme",

@@ -1,6 +1,4 @@
-/**
- * The handlers of the `kv` group. Those of entries and batches are defined here; none of them needs a fiber.
- */
+/** The handlers of the `kv` group. Those of entries and batches are defined here; none of them needs a fiber. */
 
 import { type Context, Effect, Either, Exit, Option } from "effect"
 import * as Direct from "../base/Direct.ts"
@@ -32,17 +30,14 @@ import { holds, type Operation, type OperationResult, type Precondition, type Wr
 interface Services {
   readonly store: Context.Tag.Service<Store>
   readonly limits: LimitsShape
-  /** Commits a write with an idempotency key. */
   readonly commitKeyed: Context.Tag.Service<Store>["commit"]
 }
 
-/** A request that writes. */
 interface WriteRequest {
   readonly headers: { readonly "idempotency-key"?: string }
   readonly incoming: Endpoints.Incoming
 }
 
-/** The address of an entry and the preconditions of the request. */
 interface EntryRequest extends WriteRequest {
   readonly path: Address
   readonly headers: Operations.ConditionHeaders & WriteRequest["headers"]
@@ -82,7 +77,6 @@ interface Writing<Request> {
   readonly kind: IdempotentWriting.Kind
   /** `now` is in epoch milliseconds. */
   readonly check: (request: Request, limits: LimitsShape, now: number) => Either.Either<Write, ApiError>
-  /** The expiries that the request states for its operations. */
   readonly expiries?: (request: Request) => ReadonlyArray<Operations.Expiry>
   readonly done: (results: ReadonlyArray<OperationResult>, more: boolean) => Reply.Reply
   readonly refused: (error: PreconditionFailed) => ApiError
@@ -153,14 +147,12 @@ const failed = (
   }
 }
 
-/** A write of one operation. */
 const single = (
   actor: Operations.Checked<string>,
   operation: Operations.Checked<Operation>
 ): Operations.Checked<Write> =>
   Either.zipWith(actor, operation, (actor, operation) => ({ operations: [operation], actor }))
 
-/** Sets an entry, and returns it as stored. */
 const set: Writing<EntryRequest & { readonly payload: typeof SetPayload.Type }> = {
   kind: "set",
   expiries: ({ payload }) => [payload],

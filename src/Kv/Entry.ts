@@ -1,10 +1,7 @@
-/**
- * Entries as the store keeps them: their addresses, and their JSON text.
- */
+/** Entries as the store keeps them: their addresses, and their JSON text. */
 // Types only: the writer's thread imports this file, and the index of effect would use 40 MB there.
 import type { JsonText } from "../base/Json/JsonText.ts"
 
-/** The address of an entry. */
 export interface Address {
   readonly namespace: string
   readonly key: string
@@ -20,7 +17,6 @@ export interface StoredEntry extends Address {
   readonly expiresAt: number | null
 }
 
-/** The actor of the deletes that expiry makes. */
 export const expiryActor = "expiry"
 
 const tenantPrefix = "tenant:"
@@ -78,7 +74,6 @@ export const encoded = (json: string): EncodedEntry => new Encoded(json, ',"valu
 /** The same without the member `value`. */
 export const encodedWithoutValue = (json: string): EncodedEntry => new Encoded(json, ',"version":')
 
-/** Encodes an entry of a list. */
 export const encode = (entry: StoredEntry): EncodedEntry => encoded(toJson(entry))
 
 /** Encodes an entry of a list without values. */
@@ -102,7 +97,6 @@ export type EntryRow = readonly [
   value: JsonText
 ]
 
-/** The entry of a row. */
 export const toEntry = (namespace: string, key: string, row: EntryRow): StoredEntry => ({
   namespace,
   key,

@@ -72,7 +72,6 @@ export const shareOf = (descending: Iterable<number>, total: number, target: num
   return Math.max(0, share)
 }
 
-/** The result of a comparison. */
 export interface Comparison {
   /** The bytes of all tenants after it. */
   readonly bytes: number

@@ -8,7 +8,6 @@ import { decodesAsGiven, flag } from "../Http/Contract.ts"
 /** The maximum number of entries in a page of a list, and of changes in a page of the log. */
 export const maxPage = 1000
 
-/** The response header with the epoch of the log. */
 export const epochHeader = "kv-epoch"
 
 /** The response header of a page of changes that may not reach the end of the log. */
@@ -20,7 +19,6 @@ export const trimmedHeader = "kv-trimmed-seq"
 /** The actor of requests that name none. */
 export const defaultActor = "api"
 
-/** An optional field. */
 const optional = <S extends Schema.Schema.All>(schema: S) => Schema.optionalWith(schema, { exact: true })
 
 /** Digits as a number. A value beyond the safe integers becomes the greatest of them. */
@@ -184,7 +182,6 @@ const IfVersion = whole(
   "The entry must be at this version. 0 means that it must be absent."
 )
 
-/** One operation of a batch. */
 export const BatchOperation = Schema.Union(
   Schema.Struct({
     op: Schema.Literal("set"),
@@ -203,13 +200,11 @@ export const BatchOperation = Schema.Union(
   }).annotations({ identifier: "DeleteOperation", ...strict })
 ).annotations({ identifier: "BatchOperation", description: "One write." })
 
-/** The body of a batch. */
 export const BatchPayload = Schema.Struct({ operations: Schema.Array(BatchOperation), actor: Actor }).annotations({
   identifier: "BatchRequest",
   ...strictBut({ ifVersion: "use ifVersion of an operation" })
 })
 
-/** The body of a read of several keys. */
 export const ReadPayload = Schema.Struct({
   keys: Schema.Array(
     Schema.Struct({ namespace: Schema.String, key: Schema.String }).annotations({
@@ -238,7 +233,6 @@ export const Preconditions = Schema.Struct(conditions)
 /** The headers of a PUT and of a DELETE. */
 export const WriteHeaders = Schema.Struct({ ...conditions, ...idempotency })
 
-/** The query of a list. */
 export const ListParams = Schema.Struct({
   prefix: text("Only keys with this literal prefix."),
   start: text("Only this key and those after it."),
@@ -299,13 +293,10 @@ export const RemoveHeaders = Schema.Struct({
   ...idempotency
 })
 
-/** The actor of a delete. */
 export const DeleteParams = Schema.Struct({ actor: Actor })
 
-/** The path of a namespace. */
 export const NamespacePath = Schema.Struct({ namespace: Namespace })
 
-/** The path of an entry. */
 export const EntryPath = Schema.Struct({ namespace: Namespace, key: Key })
 
 /** The default number of changes in a page of the log. */

@@ -34,7 +34,6 @@ export interface DeleteOperation extends Address {
   readonly precondition?: Precondition
 }
 
-/** One operation of a write. */
 export type Operation = SetOperation | DeleteOperation
 
 /**
@@ -93,7 +92,6 @@ interface Outcome<Result> {
   readonly isReplay?: boolean
 }
 
-/** The outcome of a write. */
 export interface Committed extends Outcome<OperationResult> {}
 
 /** A backend's outcome of a write that it has applied. */

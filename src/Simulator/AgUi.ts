@@ -92,7 +92,6 @@ class Thread implements ClientConnection {
 /** Starts an instance; `undefined` if there are too many. */
 type Start = (agentType: string) => Instance | undefined
 
-/** The threads of a platform. */
 export class Threads {
   private readonly threads = new Map<string, Thread>()
 

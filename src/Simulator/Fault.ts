@@ -123,7 +123,6 @@ export class FaultRules {
     return this.active.map(({ id, rule, hits }) => ({ id, rule, hits }))
   }
 
-  /** Adds a rule and returns its id. */
   add(rule: Rule): number {
     const id = ++this.lastId
     this.active.push({ id, rule, chance: Random.make(`${this.seed}/${id}`), hits: 0 })

@@ -80,7 +80,6 @@ const GenerateRequest = Schema.Struct({
 const isPlain = (format: Format, accept: string | undefined): boolean =>
   format === "text" || (format === "accept" && /text\/plain/i.test(accept ?? "") && !/event-stream/i.test(accept ?? ""))
 
-/** The inference proxy. */
 export const make = ({ key, format, chunkSizes, pace, bodyBytes }: InferenceOptions): SimulatedService => ({
   service: "inference",
   key,

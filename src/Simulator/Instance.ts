@@ -26,7 +26,6 @@ export class EventHistory {
     return this.frames.get(number)
   }
 
-  /** Appends an event, whose id has its number. */
   append(event: EventBody, timestamp: number): void {
     this.appendFrame(JSON.stringify({ id: `e${this.last + 1}`, timestamp, ...event }))
   }
@@ -47,7 +46,6 @@ export class EventHistory {
   }
 }
 
-/** A client's connection to an instance. */
 export interface ClientConnection {
   /** The number of the last frame that was written to the network. */
   readonly sent: number
@@ -55,7 +53,6 @@ export interface ClientConnection {
   readonly close: (code: number | undefined, reason?: string) => void
 }
 
-/** A turn that has not ended. */
 export interface Turn {
   readonly turnId: string
   readonly content: string
@@ -88,7 +85,6 @@ export class Instance {
   /** Notified of each change. */
   readonly changes: Changes
   readonly connections = new Set<ClientConnection>()
-  /** Turns that have not started. */
   readonly waiting: Array<Turn> = []
   private readonly live = new Map<string, Turn>()
   private readonly known = new Set<string>()
@@ -126,7 +122,6 @@ export class Instance {
     this.changes.notify()
   }
 
-  /** Whether the turn has not ended. */
   isLive(turn: Turn): boolean {
     return this.live.get(turn.turnId) === turn
   }

@@ -7,6 +7,7 @@ import { type AddressInfo, Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { Cause, Duration, Effect, type Fiber, FiberId, FiberSet, Redacted, Schema, type Scope, Stream } from "effect"
 import { yieldToEventLoop } from "../base/Time/EventLoop.ts"
+import { type ListenFailed, listenFailed } from "../Http/ListenFailed.ts"
 import { type Delivery, type FaultRules, noFaults, type Plan } from "./Fault.ts"
 import { type Call, callOf, type Service, type TrafficLog } from "./TrafficLog.ts"
 
@@ -25,7 +26,6 @@ export interface Answer {
   readonly pace: Duration.DurationInput
 }
 
-/** An answer of JSON, or an empty one. */
 export const json = (status: number, body?: unknown, headers: OutgoingHttpHeaders = {}): Answer => {
   if (body === undefined) return { status, headers, pieces: [], pace: 0 }
   const bytes = Buffer.from(JSON.stringify(body))
@@ -37,7 +37,6 @@ export const json = (status: number, body?: unknown, headers: OutgoingHttpHeader
   }
 }
 
-/** The answer to a refused request. */
 export const refusal = (refused: Refused): Answer => json(refused.status, { error: refused.message }, refused.headers)
 
 /** The answer without the second half of its JSON. */
@@ -167,20 +166,9 @@ export const decodeBody = <A, I>(
     )
   })
 
-/** A port that could not be listened on. */
-export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFailed", {
-  port: Schema.Int,
-  reason: Schema.String
-}) {
-  override get message(): string {
-    return `Cannot listen on 127.0.0.1:${this.port}: ${this.reason}`
-  }
-}
-
 /** Maximum number of connections. Others are closed as they arrive. */
 const maxConnections = 2000
 
-/** The handlers of a listener's requests. */
 interface Handlers {
   readonly request: (request: http.IncomingMessage, response: http.ServerResponse) => void
   readonly upgrade: (request: http.IncomingMessage, socket: Duplex, head: Buffer) => void
@@ -198,11 +186,13 @@ export interface Listener {
   readonly isRefusing: () => boolean
 }
 
+const host = "127.0.0.1"
+
 const listen = (server: http.Server, port: number): Effect.Effect<number, ListenFailed> =>
   Effect.async(resume => {
-    const failed = (error: Error) => resume(Effect.fail(new ListenFailed({ port, reason: error.message })))
+    const failed = (error: Error) => resume(listenFailed({ host, port }, error))
     server.once("error", failed)
-    server.listen(port, "127.0.0.1", () => {
+    server.listen(port, host, () => {
       server.off("error", failed)
       resume(Effect.succeed((server.address() as AddressInfo).port))
     })
@@ -233,7 +223,7 @@ export const listener = (port: number, handlers: Handlers): Effect.Effect<Listen
         server.close()
         return Effect.void
       })
-    return { url: `http://127.0.0.1:${taken}`, refuse, isRefusing: () => !server.listening }
+    return { url: `http://${host}:${taken}`, refuse, isRefusing: () => !server.listening }
   })
 
 /** A request to become a WebSocket. */
@@ -244,7 +234,6 @@ export interface Upgrade {
   readonly take: () => Duplex
 }
 
-/** A request with a route. */
 export interface RoutedRequest extends Call {
   readonly request: IncomingMessage
   readonly query: URLSearchParams
@@ -261,7 +250,6 @@ export interface SimulatedService {
 
 const notFound = new Refused({ status: 404, message: "Not found" })
 
-/** The answer of a status fault. */
 const injected = ({ status, retryAfter }: Extract<Plan["instead"], { kind: "status" }>): Answer =>
   json(
     status,

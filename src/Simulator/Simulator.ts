@@ -3,6 +3,7 @@
  * can be injected.
  */
 import { Context, Effect, Layer, Option, Random, Redacted, Schema, type Scope } from "effect"
+import type { ListenFailed } from "../Http/ListenFailed.ts"
 import type * as AgentPlatform from "../Upstream/AgentPlatform.ts"
 import * as Agents from "../Upstream/AgUiAgent/Settings.ts"
 import * as InferenceSettings from "../Upstream/Inference.ts"
@@ -18,8 +19,8 @@ export type { Fault } from "./Fault.ts"
 export type { EventBody } from "./Instance.ts"
 export type { Format, Limits, Options } from "./Options.ts"
 export { commands } from "./Script.ts"
-export { ListenFailed } from "./SimulatedService.ts"
 export type { Operation, Service } from "./TrafficLog.ts"
+export type { ListenFailed }
 
 /** A command that cannot be executed. */
 export class ControlRefused extends Schema.TaggedError<ControlRefused>()("ControlRefused", {
@@ -184,9 +185,7 @@ const controlsOf = (parts: Parts) => {
 }
 
 /** Starts a simulator. The end of the scope closes all connections. */
-export const make = (
-  options: Options = {}
-): Effect.Effect<Context.Tag.Service<Simulator>, SimulatedService.ListenFailed, Scope.Scope> =>
+export const make = (options: Options = {}): Effect.Effect<Context.Tag.Service<Simulator>, ListenFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const { ports = {}, pace = 0 } = options
     const limits = { ...defaultLimits, ...options.limits }
@@ -222,8 +221,7 @@ export const make = (
   })
 
 /** Runs an agent platform and an inference proxy on free ports of 127.0.0.1. Fails if a given port is in use. */
-export const layer = (options?: Options): Layer.Layer<Simulator, SimulatedService.ListenFailed> =>
-  Layer.scoped(Simulator, make(options))
+export const layer = (options?: Options): Layer.Layer<Simulator, ListenFailed> => Layer.scoped(Simulator, make(options))
 
 /** The upstream services that are configured. */
 export interface Upstreams {

@@ -1,6 +1,7 @@
 /** The operations of the simulated services, their routes, and what the simulator has received. */
 import type { IncomingMessage } from "node:http"
 import { Schema } from "effect"
+import { problemOfTarget, Router } from "../Http/Router.ts"
 import { Changes } from "./Changes.ts"
 
 /** The simulated services, each with its own address. */
@@ -29,54 +30,35 @@ export interface Call {
   readonly parameters: ReadonlyArray<string>
 }
 
-type Route = readonly [service: Service, method: string, path: string, operation: Operation]
+const routesOf = (...routes: ReadonlyArray<readonly [method: string, path: string, operation: Operation]>) => {
+  const router = new Router<Operation>()
+  for (const route of routes) router.add(...route)
+  return router
+}
 
-const routes: ReadonlyArray<Route> = [
-  ["platform", "GET", "/health", "platform_health"],
-  ["platform", "POST", "/api/v1/instances", "create"],
-  ["platform", "DELETE", "/api/v1/instances/*", "stop"],
-  ["platform", "GET", "/api/v1/instances/*/connect", "connect"],
-  ["platform", "GET", "/api/v1/instances/*/files", "list_files"],
-  ["platform", "GET", "/api/v1/instances/*/files/*", "read_file"],
-  ["platform", "GET", "/api/v1/instances/*/files/*/history", "file_history"],
-  ["platform", "GET", "/api/v1/instances/*/files/*/at/*", "file_at_iteration"],
-  ["platform", "POST", "/ag-ui/*", "run_agent"],
-  ["inference", "GET", "/health", "inference_health"],
-  ["inference", "POST", "/api/v1/generate/stream", "generate"]
-]
-
-/** The parameters of a path that matches a pattern, decoded and not empty. */
-const parametersOf = (pattern: string, path: string): ReadonlyArray<string> | undefined => {
-  const wanted = pattern.split("/")
-  const segments = path.split("/")
-  if (segments.length !== wanted.length) return undefined
-  const parameters: Array<string> = []
-  for (const [i, segment] of segments.entries()) {
-    if (wanted[i] !== "*") {
-      if (segment !== wanted[i]) return undefined
-      continue
-    }
-    try {
-      parameters.push(decodeURIComponent(segment))
-    } catch {
-      return undefined
-    }
-    if (segment === "") return undefined
-  }
-  return parameters
+const routers: Readonly<Record<Service, Router<Operation>>> = {
+  platform: routesOf(
+    ["GET", "/health", "platform_health"],
+    ["POST", "/api/v1/instances", "create"],
+    ["DELETE", "/api/v1/instances/:id", "stop"],
+    ["GET", "/api/v1/instances/:id/connect", "connect"],
+    ["GET", "/api/v1/instances/:id/files", "list_files"],
+    ["GET", "/api/v1/instances/:id/files/:path", "read_file"],
+    ["GET", "/api/v1/instances/:id/files/:path/history", "file_history"],
+    ["GET", "/api/v1/instances/:id/files/:path/at/:iteration", "file_at_iteration"],
+    ["POST", "/ag-ui/:agentType", "run_agent"]
+  ),
+  inference: routesOf(["GET", "/health", "inference_health"], ["POST", "/api/v1/generate/stream", "generate"])
 }
 
 /** The operation of a request, or `undefined` if there is no route. */
 export const callOf = (service: Service, method: string, path: string): Call | undefined => {
-  for (const [owner, wanted, pattern, operation] of routes) {
-    if (owner !== service || wanted !== method) continue
-    const parameters = parametersOf(pattern, path)
-    if (parameters !== undefined) return { operation, parameters }
-  }
-  return undefined
+  const match = routers[service].find(method, path)
+  const parameters = Object.values(match?.params ?? {})
+  if (match === undefined || parameters.includes("") || problemOfTarget(path) !== undefined) return undefined
+  return { operation: match.value, parameters: parameters.map(decodeURIComponent) }
 }
 
-/** A request that was received. */
 export interface Received {
   readonly operation: Operation
   readonly method: string
@@ -95,7 +77,6 @@ const recentLimit = 200
 export class TrafficLog {
   /** Notified of each change of the simulator's state. */
   readonly changes = new Changes()
-  /** Requests by operation. */
   readonly requests = Object.fromEntries(Operation.literals.map(name => [name, 0])) as Record<Operation, number>
   /** Requests without a route. */
   unknownRequests = 0

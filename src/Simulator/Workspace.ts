@@ -17,7 +17,6 @@ interface Version extends Iteration {
   readonly bytes: Buffer
 }
 
-/** A file or directory in a list. */
 export type ListEntry =
   | ({ readonly path: string; readonly type: "file" } & Iteration)
   | { readonly path: string; readonly type: "directory" }

@@ -22,7 +22,6 @@ export const makeDirectory = (path: string): void => {
   }
 }
 
-/** Whether an error is a system error with one of these codes. */
 export const hasCode = (error: unknown, ...codes: ReadonlyArray<string>): boolean =>
   error instanceof Error && "code" in error && codes.some(code => code === error.code)
 

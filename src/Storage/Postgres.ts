@@ -1,6 +1,4 @@
-/**
- * The key-value store in a PostgreSQL database that several nodes share.
- */
+/** The key-value store in a PostgreSQL database that several nodes share. */
 import { Context, Effect, Layer, Metric, MetricBoundaries, MetricLabel, Option, type Scope } from "effect"
 import { Limits, type LimitsShape } from "../base/Limits.ts"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
@@ -72,7 +70,6 @@ interface Sample {
   readonly clockOffset: number
 }
 
-/** Updates the gauges. */
 const updateGauges = (found: Sample, tags: MetricTags.MetricTags): void => {
   for (const name of pools) {
     const { idle, inUse, waiting } = found.pools[name]

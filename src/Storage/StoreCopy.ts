@@ -29,7 +29,6 @@ import type { StoreLocation } from "./StoreUrl.ts"
 
 export { StoreCopyFailed, StoreCopyRefused } from "./StoreCopy/Tables.ts"
 
-/** The progress of a copy. */
 export interface Progress {
   /** The source is read and the target written, or the target is read again. */
   readonly phase: "copy" | "verify"
@@ -69,7 +68,6 @@ export interface Options {
   readonly report?: (progress: Progress) => Effect.Effect<void>
 }
 
-/** The location of a store. */
 export type Location = Pick<StoreLocation, "directory" | "postgres">
 
 const noReport = () => Effect.void
@@ -85,7 +83,6 @@ const renewed = ({ name }: Table, id: string) =>
       }
     : (row: Row): Row => row
 
-/** Counts the rows of a phase and reports them. */
 const meter = (phase: Progress["phase"], totalRows: number, report: NonNullable<Options["report"]>) => {
   let rows = 0
   let bytes = 0

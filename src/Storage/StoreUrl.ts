@@ -1,6 +1,4 @@
-/**
- * The location of the store of the service.
- */
+/** The location of the store of the service. */
 import { basename, dirname } from "node:path"
 import { Config, Duration, Option, Redacted } from "effect"
 import * as Setting from "../base/Setting.ts"
@@ -15,7 +13,6 @@ export interface PostgresLocation {
   readonly connections: number
 }
 
-/** The location of the entries. */
 export interface StoreLocation {
   /** Of SQLite files, relative to the working directory or absolute. With PostgreSQL it has the id of the node. */
   readonly directory: string

@@ -12,7 +12,6 @@ import { ClusterGroup } from "../Operations/Cluster/Api.ts"
 import { HealthGroup } from "../Operations/Health/Api.ts"
 import { MetricsGroup } from "../Operations/Metrics/Api.ts"
 
-/** The HTTP API of the store alone. */
 export const StoreApi = HttpApi.make("causeway")
   .add(KvGroup)
   .add(ClusterGroup)

@@ -71,7 +71,6 @@ const documents = {
   )
 }
 
-/** Runs the command with its arguments. */
 export const run = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> => {
   const [option] = args
   if (isServing(args)) return Effect.zipRight(ignoreClosedPipes, option === "dev" ? develop(agentIn(args)) : serve)

@@ -1,6 +1,4 @@
-/**
- * The configuration of the process, read as a whole, so that all errors are reported together.
- */
+/** The configuration of the process, read as a whole, so that all errors are reported together. */
 import { Config, ConfigError, type ConfigProvider, Effect, Either, HashSet, Option, Redacted, Schema } from "effect"
 import * as Limits from "../base/Limits.ts"
 import * as Logging from "../base/Observability/Logging.ts"
@@ -59,7 +57,6 @@ const redacted = (key: string): Option.Option<Redacted.Redacted> => Option.some(
 
 const sameKey = Option.getEquivalence<Redacted.Redacted>((a, b) => Redacted.value(a) === Redacted.value(b))
 
-/** The effective credentials, or why they are refused. */
 const credentials = (devMode: boolean, keys: Auth.Keys): Either.Either<Auth.Keys, ConfigError.ConfigError> => {
   const effective: Auth.Keys = devMode
     ? {
@@ -122,7 +119,6 @@ export interface Configuration extends Omit<Settings, "mode" | "keys"> {
   readonly warnings: ReadonlyArray<string>
 }
 
-/** The errors within a configuration error. */
 const problemsOf = (error: ConfigError.ConfigError): ReadonlyArray<Problem> => {
   switch (error._op) {
     case "And":

@@ -1,6 +1,4 @@
-/**
- * The service as a command: its configuration, its log, and its exit.
- */
+/** The service as a command: its configuration, its log, and its exit. */
 import { ConfigProvider, Effect, Layer, Runtime, RuntimeFlags, RuntimeFlagsPatch } from "effect"
 import * as Logging from "../base/Observability/Logging.ts"
 import * as LogOutput from "../base/Observability/LogOutput.ts"

@@ -1,6 +1,4 @@
-/**
- * The composition of the service: the only module that chooses backends and combines the layers.
- */
+/** The composition of the service: the only module that chooses backends and combines the layers. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import type * as HttpServer from "@effect/platform/HttpServer"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
@@ -63,7 +61,6 @@ export interface Announced {
   readonly base: string
   /** The key, as text between the double quotes of a shell. */
   readonly key: string
-  /** Whether the console is served. */
   readonly hasConsole: boolean
   /** Whether the reference of the API is served. */
   readonly hasReference: boolean
@@ -137,7 +134,6 @@ const postgres = (location: PostgresLocation, options: PostgresSessions.Options)
     )
   )
 
-/** The store and the histories of sessions. */
 const storage = ({ gateway: { history }, store: { directory, lease, postgres: location } }: Configuration) =>
   Option.match(location, {
     onNone: () => sqlite({ directory, history }),
@@ -228,8 +224,6 @@ const withSimulator = (configuration: Configuration) =>
     Layer.unwrapScoped
   )
 
-/**
- * Serves until its scope closes. Layers are released in reverse order: requests, then the server, then the store.
- */
+/** Serves until its scope closes. Layers are released in reverse order: requests, then the server, then the store. */
 export const layer = (configuration: Configuration) =>
   configuration.devMode ? withSimulator(configuration) : serving(configuration)

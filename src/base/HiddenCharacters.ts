@@ -58,20 +58,17 @@ const expressionOf = (kind: TextKind): RegExp => {
   return expression
 }
 
-/** A hidden character of a text. */
 export interface HiddenCharacter {
   /** UTF-16 code units from the start. */
   readonly offset: number
   readonly character: string
 }
 
-/** The hidden characters of a text, in their order. */
 export const hiddenIn = (text: string, kind: TextKind): ReadonlyArray<HiddenCharacter> =>
   [...text.matchAll(expressionOf(kind))].flatMap(({ 1: character, index }) =>
     character === undefined ? [] : [{ offset: index, character }]
   )
 
-/** A text with each hidden character replaced. */
 export const replaceHidden = (text: string, kind: TextKind, by: (character: string) => string): string =>
   text.replace(expressionOf(kind), (found, character?: string) => (character === undefined ? found : by(character)))
 

@@ -28,7 +28,6 @@ export interface LimitsShape {
   readonly idempotencyBytes: number
 }
 
-/** The default limits. */
 export const defaults: LimitsShape = {
   keyBytes: 1024,
   namespaceBytes: 512,
@@ -52,7 +51,6 @@ export class Limits extends Context.Reference<Limits>()("causeway/Limits", {
 const limit = (name: keyof LimitsShape, variable: string, description: string, min: number, max: number) =>
   Setting.integer(variable, { description, default: defaults[name], min, max })
 
-/** Each limit as a configuration variable. */
 export const config: Config.Config<LimitsShape> = Config.all({
   keyBytes: limit("keyBytes", "LIMIT_KEY_BYTES", "Longest key, in bytes of UTF-8", 1, 8192),
   namespaceBytes: limit("namespaceBytes", "LIMIT_NAMESPACE_BYTES", "Longest namespace, in bytes of UTF-8", 1, 8192),

@@ -14,7 +14,6 @@ export interface Variable {
 
 const variables = new Map<string, Variable>()
 
-/** All variables declared so far, by name. */
 export const all = (): ReadonlyArray<Variable> => [...variables.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
 
 interface Options<A> {
@@ -65,7 +64,6 @@ export const integer = (
     }
   )
 
-/** Any text. */
 export const string = (name: string, options: Options<string>): Config.Config<string> =>
   declare(name, { ...options, allowed: "any text", shown: options.default }, text => Option.some(text))
 

@@ -66,6 +66,25 @@ export const forkUntilClosed = <A, E, R>(
     )
   )
 
+/**
+ * Runs an effect, and `end` when the scope closes. `Effect.acquireRelease` would keep the references of the fiber until
+ * then, which are kilobytes for each subscription.
+ */
+export const untilClosed = <A, E, R>(
+  begin: Effect.Effect<A, E, R>,
+  end: (begun: A) => void
+): Effect.Effect<A, E, R | Scope.Scope> =>
+  Effect.flatMap(Effect.scope, scope =>
+    Effect.uninterruptible(
+      Effect.tap(begin, begun =>
+        Scope.addFinalizer(
+          scope,
+          Effect.sync(() => end(begun))
+        )
+      )
+    )
+  )
+
 /** Runs `work` in `scope` as `forever` does. */
 export const forkIn = <E, R>(
   name: string,

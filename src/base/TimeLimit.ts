@@ -1,6 +1,4 @@
-/**
- * A time limit that many direct effects share.
- */
+/** A time limit that many direct effects share. */
 import { Effect, Exit, Runtime, type Scope } from "effect"
 import * as Direct from "./Direct.ts"
 import { type Linked, LinkedList } from "./Intrusive.ts"
@@ -16,7 +14,6 @@ export interface Options<E> {
   readonly onTimeout: () => E
 }
 
-/** Limits the time of an effect. */
 export type TimeLimit<E> = <A>(
   work: Effect.Effect<A, E>,
   /** Returns whether the answer is arriving. Then the work has no more limit, so that it must end by itself. */

@@ -1,6 +1,4 @@
-/**
- * The store in the same process: its ports, the backends that implement them, and the texts that they store.
- */
+/** The store in the same process: its ports, the backends that implement them, and the texts that they store. */
 
 export * as Json from "../base/Json/JsonText.ts"
 export * as Limits from "../base/Limits.ts"

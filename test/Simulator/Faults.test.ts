@@ -244,7 +244,7 @@ describe("a simulator", () => {
   live("says which port it cannot have", function* ({ platformUrl }) {
     const port = Number(new URL(platformUrl).port)
     const failed = yield* Effect.flip(Effect.scoped(Simulator.make({ ports: { inference: port } })))
-    expect(failed.message).toContain(`127.0.0.1:${port}`)
+    expect(failed.message).toContain(`127.0.0.1, port ${port}`)
     expect(failed.message).toContain("EADDRINUSE")
   })
 

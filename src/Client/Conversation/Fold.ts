@@ -90,7 +90,6 @@ const answer = (
   end(fold, part, "answered")
 }
 
-/** The open terminal with an id. */
 const terminalOf = (fold: Fold, event: SessionEvent & { readonly terminalId: string }): TerminalPart => {
   const { terminalId } = event
   const found = find<TerminalPart>(fold, event, `terminal ${terminalId}`)
@@ -115,7 +114,6 @@ const added = (a: Usage, b: Usage): Usage =>
     model: b.model ?? a.model
   })
 
-/** The usage of all messages. */
 export const usageOf = ({ messages }: Conversation): Usage =>
   messages.reduce<Usage>(
     (usage, message) => (message.role === "agent" && message.usage ? added(usage, message.usage) : usage),
@@ -126,7 +124,6 @@ export const usageOf = ({ messages }: Conversation): Usage =>
 export const pending = (fold: Fold, requestId: string): RequestPart | undefined =>
   fold.open.get(`request ${requestId}`)?.part as RequestPart | undefined
 
-/** What each event does. */
 const effects: {
   readonly [Type in EventBody["type"]]: (
     fold: Fold,

@@ -176,7 +176,6 @@ export const begin = <New extends Part>(
   return part
 }
 
-/** The open part with a key. */
 export const find = <Found extends Part>(fold: Fold, { seq }: SessionEvent, key: string): Found | undefined => {
   const place = fold.open.get(key)
   if (place === undefined) return undefined
@@ -185,7 +184,6 @@ export const find = <Found extends Part>(fold: Fold, { seq }: SessionEvent, key:
   return place.part as Found
 }
 
-/** Completes a part. */
 export const end = ({ conversation, open }: Fold, part: Part, status: RequestPart["status"] = "expired"): void => {
   const key = keyOf(part)
   if (key === undefined) return

@@ -9,7 +9,6 @@ const classes = { ...Errors }
 /** Every error of a call. */
 export type ClientError = InstanceType<(typeof classes)[Plain.ClientError["_tag"]]>
 
-/** Every error of a call for a session. */
 export type SessionsError = InstanceType<(typeof classes)[Plain.SessionsError["_tag"]]>
 
 /** An error of the plain client of sessions as one of Effect, which has the same members. */
@@ -19,7 +18,6 @@ export const fromPlainSessions = (error: Plain.SessionsError): SessionsError => 
   return new Class({ ...error, message, ...(cause !== undefined && { cause }) })
 }
 
-/** An error of the plain client as one of Effect. */
 export const fromPlain = (error: Plain.ClientError): ClientError => fromPlainSessions(error) as ClientError
 
 /** The credential, or an effect that returns it for each attempt. */
@@ -81,5 +79,4 @@ const errorsOf = <Error, E>(isError: (u: unknown) => u is Error, fromPlain: (err
 /** Calls and iterables of the client of the store as effects and streams. Errors of other types are defects. */
 export const { call, streamOf } = errorsOf(isClientError, fromPlain)
 
-/** The same of the client of sessions. */
 export const sessions = errorsOf(isSessionsError, fromPlainSessions)

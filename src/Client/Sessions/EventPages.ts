@@ -22,7 +22,6 @@ export const offsetOf = ({ epoch, seq }: Position): string => {
   }
 }
 
-/** The epoch of an offset. */
 const epochOf = (offset: string): string => decodeURIComponent(offset.slice(offset.indexOf("_") + 1))
 
 /** Consecutive events, and the position after them. */

@@ -11,7 +11,6 @@ import { pathOf } from "./Routes.ts"
 /** The gateway, as a subscription uses it. */
 export interface Gateway {
   readonly requests: Requests
-  /** The path of the gateway. */
   readonly path: string
   readonly session: (sessionId: string, signal: AbortSignal) => Promise<AnswerOf<"session">["session"]>
   readonly listener: LinkListener["subscriptions"]

@@ -66,7 +66,6 @@ interface Persistence {
 
 type Subscribe = Extract<RequestFrame, { type: "subscribe" }>
 
-/** Older events of a session. */
 interface Older {
   readonly session: Session
   readonly events: ReadonlyArray<readonly [event: SessionEvent, bytes: number]>
@@ -205,7 +204,6 @@ export class HttpLink implements Link {
     }
   }
 
-  /** Ends a subscription. */
   #drop(sessionId: string): void {
     this.#streams.get(sessionId)?.end()
     this.#streams.delete(sessionId)

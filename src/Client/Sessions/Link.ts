@@ -70,7 +70,6 @@ export interface LinkListener {
     readonly onDisconnected: () => void
     readonly onEvent: (event: SessionEvent, bytes: number) => void
     readonly onConversation: (part: AnswerOf<"conversation">) => void
-    /** A subscription has ended. */
     readonly onSubscriptionEnded: (sessionId: string, error: SessionsError) => void
     /** The link has ended; there will be no further connection. */
     readonly onEnded: (error: unknown) => void
@@ -78,7 +77,6 @@ export interface LinkListener {
   readonly pages: {
     readonly onDisconnected: () => void
     readonly onEvent: (event: SessionEvent, bytes: number) => void
-    /** The answers to a request have ended. */
     readonly onEnd: (id: string, error?: RequestRefused) => void
     readonly onEnded: (error: unknown) => void
   }

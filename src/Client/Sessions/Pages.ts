@@ -5,7 +5,6 @@ import { abortable, type Clock, Lifetime } from "../Time.ts"
 import type { Link } from "./Link.ts"
 import type { AnswerOf } from "./Requests.ts"
 
-/** Which events a page has. */
 export interface PageRequest {
   readonly sessionId: string
   /** Events with a smaller `seq`. */
@@ -113,7 +112,6 @@ export class Pages {
     for (const page of this.#open.values()) page.onEvent(event, bytes / 2)
   }
 
-  /** The request of a page has no further events. */
   onEnd(id: string, error?: RequestRefused): void {
     const page = this.#open.get(id)
     if (error === undefined) page?.end()

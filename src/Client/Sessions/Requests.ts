@@ -57,7 +57,6 @@ export type RequestFrame =
 
 type To<Type extends string, Fields> = { readonly type: Type; readonly id: string } & Fields
 
-/** An answer to a request. */
 export type Answer =
   | To<"session_created", { readonly session: Session }>
   | To<"session_list", { readonly sessions: ReadonlyArray<Session>; readonly cursor?: string }>
@@ -96,7 +95,6 @@ export type Answer =
       }
     }
 
-/** An answer by its type. */
 export type AnswerOf<Type extends Answer["type"]> = Extract<Answer, { readonly type: Type }>
 
 /** The maximum number of unanswered requests, and of frames per second. The limits of the gateway are 64 and 100. */
@@ -257,7 +255,6 @@ export class RequestTable {
     return true
   }
 
-  /** An event was received. */
   onEvent(): void {
     this.#receivedAt = this.requests.clock.now()
   }

@@ -23,7 +23,6 @@ const reading = (type: Answer["type"], member?: string): Reader<Answer> => {
 const session = reading("session", "session")
 const turn = reading("accepted", "turnId")
 
-/** The headers of a message, and its content. */
 const once = ({ clientMessageId: key, ...content }: { readonly clientMessageId?: string }) => {
   if (key !== undefined && (key.trim() !== key || !/^[\x20-\x7e]{1,256}$/.test(key))) {
     throw refused("clientMessageId must be 1 to 256 printable characters of ASCII, without spaces at its ends")

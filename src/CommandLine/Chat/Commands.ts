@@ -6,7 +6,6 @@ import { clean, cleanName, count } from "../Terminal/Text.ts"
 import * as State from "./State.ts"
 import type { Display } from "./Terminal.ts"
 
-/** A session of the gateway. */
 export interface Session {
   readonly id: string
   readonly sessions: Client.SessionsService
@@ -79,13 +78,11 @@ const time = (millis: number): string => new Date(millis).toISOString()
 const ofSession = ({ id, state, title, headSeq }: Client.Session): string =>
   `${id}  ${state}  ${title === "" ? "(no title)" : cleanName(title)}  ${count(headSeq)} events`
 
-/** A page of sessions. */
 const ofSessions = ({ cursor, sessions }: Client.SessionPage): string =>
   sessions.length === 0
     ? "There are no sessions."
     : [...sessions.map(ofSession), ...(cursor === undefined ? [] : ["Older sessions exist."])].join("\n")
 
-/** A list of files. */
 const ofFiles = (entries: ReadonlyArray<Client.FileEntry>): string =>
   entries.length === 0
     ? "There are no files."
@@ -97,13 +94,11 @@ const ofFiles = (entries: ReadonlyArray<Client.FileEntry>): string =>
         )
         .join("\n")
 
-/** The content of a text file, or the size of any other file. */
 const ofFile = ({ content, encoding }: Client.FileContent): string =>
   encoding === "base64"
     ? `(${count(Buffer.byteLength(content, "base64"))} bytes, not text)`
     : clean(content).replace(/\n$/, "")
 
-/** The versions of a file. */
 const ofIterations = (iterations: ReadonlyArray<Client.FileIteration>): string =>
   iterations
     .map(({ iteration, timestamp, size, hash }) =>

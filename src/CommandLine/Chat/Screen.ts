@@ -104,7 +104,6 @@ const lineOf = (event: EventBody, paint: Paint): string | undefined => {
   return text === undefined ? undefined : indent(text)
 }
 
-/** The state of the screen. */
 export interface Screen {
   /** The text of the last delta. */
   readonly block: string | undefined
@@ -116,7 +115,6 @@ export interface Screen {
 /** The new state, and the output. */
 export type Drawn = readonly [screen: Screen, text: string]
 
-/** An empty screen. */
 export const empty: Screen = { block: undefined, isAtLineStart: true, begun: new Set() }
 
 const maxBegun = 256
@@ -159,7 +157,6 @@ const drawEnd = (screen: Screen, block: string, whole: string | undefined, style
   return [{ ...next, begun: forget(next.begun, block) }, `${text}${lineEnd}`]
 }
 
-/** The output of an event. */
 export const draw = (screen: Screen, event: EventBody, paint: Paint): Drawn => {
   switch (event.type) {
     case "text_delta":

@@ -3,7 +3,6 @@ import { Effect, Either, Option } from "effect"
 import type { EventBody } from "../../Gateway/Protocol.ts"
 import { Changes } from "../../Simulator/Changes.ts"
 
-/** A question or a request for approval. */
 export interface Open {
   readonly kind: "question" | "approval"
   readonly requestId: string
@@ -11,9 +10,7 @@ export interface Open {
   readonly options: ReadonlyArray<unknown>
 }
 
-/** The turns and open requests of a conversation. */
 export interface ConversationState {
-  /** Turns in progress. */
   readonly running: ReadonlySet<string>
   /** The newest turns that have ended, with their results; at most {@link maxEnded}. */
   readonly ended: ReadonlyMap<string, EventBody["type"]>
@@ -21,7 +18,6 @@ export interface ConversationState {
   readonly open: ReadonlyArray<Open>
 }
 
-/** The initial state. */
 export const nothing: ConversationState = { running: new Set(), ended: new Map(), open: [] }
 
 const maxEnded = 256
@@ -29,7 +25,6 @@ const maxOpen = 64
 
 const without = <A>(set: ReadonlySet<A>, item: A): ReadonlySet<A> => new Set([...set].filter(other => other !== item))
 
-/** The state after an event. */
 export const advance = (state: ConversationState, event: EventBody): ConversationState => {
   switch (event.type) {
     case "turn_started":
@@ -83,7 +78,6 @@ export const answerOf = ({ kind, options }: Open, line: string): Either.Either<u
   return Either.right(chosen === undefined || options.includes(text) ? text : chosen)
 }
 
-/** The state of a conversation. */
 export class State {
   requests = nothing
   /** The number of failures, for the exit code. */

@@ -25,7 +25,6 @@ export const time = (millis: number): string =>
 
 const expiry = (expiresAt: number | null): string => (expiresAt === null ? "never" : time(expiresAt))
 
-/** The columns of a list of keys. */
 export const keyColumns: ReadonlyArray<Column> = [
   { title: "KEY", shrinks: true },
   { title: "VERSION", align: "right" },
@@ -34,7 +33,6 @@ export const keyColumns: ReadonlyArray<Column> = [
   { title: "EXPIRES" }
 ]
 
-/** The columns of a list. */
 export const columns: ReadonlyArray<Column> = [...keyColumns, { title: "VALUE", shrinks: true }]
 
 /** The maximum number of characters of a value in a table. */

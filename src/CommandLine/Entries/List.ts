@@ -32,7 +32,6 @@ const limited = (limit: number) => {
     )
 }
 
-/** A list to print. */
 interface Listing<A> {
   readonly pages: (limit: number) => Stream.Stream<ReadonlyArray<A>, CommandFailed>
   readonly limit: Option.Option<number>

@@ -2,7 +2,7 @@
  * `causeway backup` copies a data directory, or the store of a service; `causeway restore` restores a backup into a data
  * directory that no service uses.
  */
-import { Config, Effect, Option, Queue, Stream } from "effect"
+import { Config, Effect, identity, Option, Queue, Stream } from "effect"
 import { MiB } from "../../base/Bytes.ts"
 import type { RestoredStore } from "../../Storage/Backup/Restore.ts"
 import type { Made, Progress, Report } from "../../Storage/Backup.ts"
@@ -11,8 +11,8 @@ import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { flag, numberOption, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import { Args, Command } from "../Library.ts"
-import { answer, list, Output, record, type WriteError } from "../Terminal/Output.ts"
-import * as ProgressLine from "../Terminal/Progress.ts"
+import { answer, list, Output } from "../Terminal/Output.ts"
+import { formOf, reporter } from "../Terminal/Progress.ts"
 
 /** The option `--data-dir`. */
 const dataDirectory = text("data-dir", "The data directory; default that of STORE_URL and DATA_DIR", "directory")
@@ -34,55 +34,20 @@ export const directoryOf = (given: Option.Option<string>): Effect.Effect<string,
       )
   })
 
-/** The minimum interval between two records, in milliseconds. */
-const interval = 1000
-
-/** A function that shows progress. */
-const display = (json: boolean) =>
-  Effect.gen(function* () {
-    if (json) {
-      const clock = yield* Effect.clock
-      const output = yield* Output
-      let shownAt = Number.NEGATIVE_INFINITY
-      let phase: Progress["phase"] | undefined
-      return (progress: Progress) => {
-        const now = Number(clock.unsafeCurrentTimeNanos()) / 1e6
-        if (progress.phase === phase && now - shownAt < interval) return Effect.void
-        shownAt = now
-        phase = progress.phase
-        return Effect.provideService(record({ type: "progress", ...progress }), Output, output)
-      }
-    }
-    const line = yield* ProgressLine.make(undefined, 0, "bytes")
-    let shown = 0
-    return ({ done, phase, total }: Progress) => {
-      // The duration of the verification is not known in advance.
-      if (phase === "verify") return done === 0 && process.stderr.isTTY ? line.note("Verifying") : Effect.void
-      const more = done - shown
-      shown = done
-      return line.advance(done, more, total)
-    }
-  })
-
-/** Runs work and shows its progress. */
-const showing = <A, E>(
-  json: boolean,
-  work: (report: Report) => Effect.Effect<A, E>
-): Effect.Effect<A, E | WriteError, Output> =>
-  Effect.scoped(
+/** Runs work and shows its progress. Without a terminal only programs get it. */
+const showing = <A, E>(json: boolean, work: (report: Report) => Effect.Effect<A, E>): Effect.Effect<A, E, Output> => {
+  const form = formOf(json)
+  if (form === "lines") return work(() => {})
+  return Effect.scoped(
     Effect.gen(function* () {
-      const show = yield* display(json)
+      const show = yield* reporter<Progress>(form, "bytes", identity)
       // For a slow terminal only the newest progress matters.
       const reports = yield* Queue.sliding<Progress>(4)
-      const shower = yield* Effect.forkScoped(Stream.runForEach(Stream.fromQueue(reports), show))
-      const result = yield* Effect.raceFirst(
-        work(progress => void reports.unsafeOffer(progress)),
-        Effect.zipRight(shower.await.pipe(Effect.flatten), Effect.never)
-      )
-      yield* Queue.shutdown(reports)
-      return result
+      yield* Effect.forkScoped(Stream.runForEach(Stream.fromQueue(reports), show))
+      return yield* work(progress => void reports.unsafeOffer(progress))
     })
   )
+}
 
 /** A backup of a data directory, or of the service at an address. */
 interface Sourced extends Made {

@@ -41,7 +41,6 @@ const toSocket = (stdout: Socket, text: string): Effect.Effect<void, WriteError>
 const toFile = (fd: number, text: string): Effect.Effect<void, WriteError> =>
   Effect.try({ try: () => writeFileSync(fd, text), catch: error => failure(error as NodeJS.ErrnoException) })
 
-/** The output of this process. */
 export const layer: Layer.Layer<Output> = Layer.sync(Output, () => {
   const { stdout } = process
   const isTerminal = stdout.isTTY === true
@@ -58,7 +57,6 @@ export const layer: Layer.Layer<Output> = Layer.sync(Output, () => {
   }
 })
 
-/** Writes text. */
 export const write = (text: string): Effect.Effect<void, WriteError, Output> =>
   Effect.flatMap(Output, output => output.write(text))
 
@@ -77,7 +75,6 @@ export const isJson = (wanted: boolean): Effect.Effect<boolean, never, Output> =
 export const answer = (wanted: boolean, value: unknown, text: () => string): Effect.Effect<void, WriteError, Output> =>
   Effect.flatMap(isJson(wanted), isJson => (isJson ? record(value) : write(text())))
 
-/** A column. */
 export interface Column {
   readonly title: string
   readonly align?: "left" | "right"

@@ -1,9 +1,10 @@
 /** The progress of a long command: a line on standard error. */
 import { Effect, type Scope } from "effect"
-import { Output, truncate, widthOf } from "./Output.ts"
+import * as Monotonic from "../../base/Time/Monotonic.ts"
+import { Output, record, truncate, widthOf } from "./Output.ts"
 
-/** What is counted: entries or bytes. */
-export type Unit = "entries" | "bytes"
+/** What is counted. */
+export type Unit = "entries" | "rows" | "bytes"
 
 /** The progress of a command. Sizes are in the unit of `total`, such as bytes; times are in milliseconds. */
 export interface Progress {
@@ -19,7 +20,7 @@ export interface Progress {
 }
 
 /** A size in MiB. */
-export const mebibytes = (bytes: number): string => `${(bytes / 1024 / 1024).toFixed(1)} MiB`
+const mebibytes = (bytes: number): string => `${(bytes / 1024 / 1024).toFixed(1)} MiB`
 
 const clock = (milliseconds: number): string => {
   const seconds = Math.ceil(milliseconds / 1000)
@@ -42,25 +43,30 @@ export const leftOf = ({ done, doneBefore, elapsed, total }: Progress): number |
 
 const maxBar = 30
 
-/** The progress as one line of at most `cells` cells. */
-export const line = (progress: Progress, cells: number): string => {
+/** The progress without its bar. */
+const textOf = (progress: Progress): string => {
   const { done, elapsed, records, total, unit = "entries" } = progress
   const rate = rateOf(progress)
   const left = leftOf(progress)
+  const sizeOf = (size: number): string => (unit === "bytes" ? mebibytes(size) : Math.round(size).toLocaleString("en"))
   const parts = [
-    unit === "bytes" ? mebibytes(records) : `${records.toLocaleString("en")} entries`,
-    ...(rate === undefined
-      ? []
-      : [unit === "bytes" ? `${mebibytes(rate)}/s` : `${Math.round(rate).toLocaleString("en")}/s`]),
+    unit === "bytes" ? mebibytes(records) : `${sizeOf(records)} ${unit}`,
+    ...(rate === undefined ? [] : [`${sizeOf(rate)}/s`]),
     left === undefined ? clock(elapsed) : `${clock(left)} left`
   ]
-  if (total === undefined) return truncate(parts.join(", "), cells)
-  const share = total === 0 ? 1 : Math.min(1, done / total)
-  const percent = `${String(Math.floor(share * 100)).padStart(3)} %`
-  const text = `${percent}  ${parts.join(", ")}`
+  if (total === undefined) return parts.join(", ")
+  return `${String(Math.floor(shareOf(done, total) * 100)).padStart(3)} %  ${parts.join(", ")}`
+}
+
+const shareOf = (done: number, total: number): number => (total === 0 ? 1 : Math.min(1, done / total))
+
+/** The progress as one line of at most `cells` cells. */
+export const line = (progress: Progress, cells: number): string => {
+  const { done, total } = progress
+  const text = textOf(progress)
   const bar = Math.min(maxBar, cells - text.length - 3)
-  if (bar < 5) return truncate(text, cells)
-  const full = Math.round(share * bar)
+  if (total === undefined || bar < 5) return truncate(text, cells)
+  const full = Math.round(shareOf(done, total) * bar)
   return `${"#".repeat(full)}${"-".repeat(bar - full)} ${text}`
 }
 
@@ -114,4 +120,55 @@ export const make = (
         }).pipe(Effect.zipRight(note(text)), Effect.zipRight(Effect.sync(draw)))
     }
     return shown
+  })
+
+/** The forms of progress, and the minimum intervals between two updates, in milliseconds. */
+const intervals = { bar: interval, lines: 5000, json: 1000 } as const
+
+export type Form = keyof typeof intervals
+
+/** The form for a command: records on standard output; on standard error a bar, and lines without a terminal. */
+export const formOf = (json: boolean): Form => (json ? "json" : process.stderr.isTTY ? "bar" : "lines")
+
+/**
+ * Shows the progress of a command that has phases until the scope closes, and always the end of a phase. A command
+ * continues if its progress is not read. `of` returns what is done of a phase, in the unit.
+ */
+export const reporter = <Phased extends { readonly phase: string }>(
+  form: Form,
+  unit: Unit,
+  of: (progress: Phased) => { readonly done: number; readonly total: number }
+): Effect.Effect<(progress: Phased) => Effect.Effect<void>, never, Output | Scope.Scope> =>
+  Effect.gen(function* () {
+    const output = yield* Output
+    const clock = yield* Effect.clock
+    const { stderr } = process
+    let phase = ""
+    let startedAt = Monotonic.unsafeMillis(clock)
+    let shownAt = Number.NEGATIVE_INFINITY
+    const endLine = (): void => {
+      if (form === "bar" && phase !== "") stderr.write("\n")
+    }
+    yield* Effect.addFinalizer(() => Effect.sync(endLine))
+    return progress =>
+      Effect.suspend(() => {
+        const now = Monotonic.unsafeMillis(clock)
+        const { done, total } = of(progress)
+        if (progress.phase !== phase) {
+          endLine()
+          // The time of the first phase includes its first page.
+          if (phase !== "") startedAt = now
+          phase = progress.phase
+          shownAt = Number.NEGATIVE_INFINITY
+        }
+        if (now - shownAt < intervals[form] && done !== total) return Effect.void
+        shownAt = now
+        if (form === "json") {
+          return Effect.ignore(Effect.provideService(record({ type: "progress", ...progress }), Output, output))
+        }
+        const shown = { done, total, records: done, doneBefore: 0, elapsed: now - startedAt, unit }
+        if (form === "lines") return output.note(`${phase}: ${textOf(shown).trimStart()}`)
+        const cells = Math.max(20, widthOf(stderr.columns) - 1) - phase.length - 1
+        return Effect.sync(() => void stderr.write(`${erase}${phase} ${line(shown, cells)}`))
+      })
   })

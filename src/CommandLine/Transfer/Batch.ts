@@ -24,7 +24,6 @@ const isOperation = (operation: unknown): operation is Operation => typeof opera
 
 type Parsed = Either.Either<Batch, CommandFailed>
 
-/** The body of a batch, or one operation. */
 const ofObject = (body: Readonly<Record<string, unknown>>): Parsed => {
   const { actor, operations = "op" in body ? [body] : undefined } = body
   if (!Array.isArray(operations) || !operations.every(isOperation)) return refuse("there is no list of operations")

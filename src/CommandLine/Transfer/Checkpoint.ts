@@ -28,9 +28,7 @@ const Recorded = Schema.Struct({
 export interface Checkpoint {
   /** Bytes of the file that an earlier run has imported. */
   readonly offset: number
-  /** Their lines. */
   readonly line: number
-  /** Records that the next lines are done. */
   readonly save: (lines: ReadonlyArray<TextLine>) => Effect.Effect<void, CommandFailed>
   /** Removes the record, at the end. */
   readonly remove: Effect.Effect<void>

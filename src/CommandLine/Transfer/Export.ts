@@ -19,7 +19,6 @@ import * as OutputFile from "./OutputFile.ts"
 interface Job extends Connection.Opened {
   /** Without duplicates, in this order. If it is empty, all namespaces in the order of their UTF-8. */
   readonly namespaces: ReadonlyArray<string>
-  /** The prefix of keys. */
   readonly prefix: string
   /** The epoch of the change log at the start. */
   readonly epoch: string

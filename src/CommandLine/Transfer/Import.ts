@@ -105,7 +105,6 @@ const send = (
 
 const maxBatchBytes = 4 * 1024 * 1024
 
-/** A line that the command or the service refuses. */
 class LineRefused extends Data.TaggedError("LineRefused")<{ readonly line: number; readonly problem: string }> {}
 
 /** The entries of lines; fails at the first invalid one. */

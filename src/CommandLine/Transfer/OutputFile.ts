@@ -60,7 +60,6 @@ export const open = (
   )
 }
 
-/** A file that gets its name once it is complete. */
 export interface Draft extends Pick<OutputFile, "write"> {
   /** Flushes the file to disk and gives it its name. */
   readonly complete: Effect.Effect<void, CommandFailed>

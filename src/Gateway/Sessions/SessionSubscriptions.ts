@@ -1,7 +1,7 @@
 /**
  * Subscriptions to sessions: to one in memory, or to the log of one that belongs to another node.
  */
-import { Cause, type Context, Effect, Option, Scope } from "effect"
+import { Cause, type Context, Effect, Option, type Scope } from "effect"
 import * as Supervision from "../../base/Supervision.ts"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import { NodeLink, type NodeLinkShape } from "../Forwarding/NodeLink.ts"
@@ -14,25 +14,6 @@ import { isSessionId, keyOf, randomId, type SessionRecords } from "./Session/Ses
 import { pagesOf, Subscribers, toFrames } from "./Session/Subscribers.ts"
 import type { SessionCache } from "./SessionCache.ts"
 import { type Settings, subscriberInterval } from "./Settings.ts"
-
-/**
- * Runs an effect, and `end` when the scope closes. `Effect.acquireRelease` would keep the references of the fiber until
- * then, which are kilobytes for each subscription.
- */
-const untilClosed = <A, E, R>(
-  begin: Effect.Effect<A, E, R>,
-  end: (begun: A) => void
-): Effect.Effect<A, E, R | Scope.Scope> =>
-  Effect.flatMap(Effect.scope, scope =>
-    Effect.uninterruptible(
-      Effect.tap(begin, begun =>
-        Scope.addFinalizer(
-          scope,
-          Effect.sync(() => end(begun))
-        )
-      )
-    )
-  )
 
 /**
  * Finds the history of a session in memory. A stored history that is behind the memory has lost its end, as by a
@@ -63,7 +44,7 @@ const subscribeTo = (
 ) =>
   Effect.gen(function* () {
     const found = yield* findHistory(events, entity)
-    yield* untilClosed(
+    yield* Supervision.untilClosed(
       Effect.suspend((): Effect.Effect<void, SessionElsewhere | SessionNotFound> => {
         // Since the history was read.
         if (entity.isDeleted) return new SessionNotFound({ sessionId: entity.record.id })
@@ -323,7 +304,7 @@ const makeFromLog = ({ cache, events, records, run, settings }: Options) =>
         const found = yield* events.find(key)
         if (Option.isNone(found)) return yield* missing
         const history = found.value
-        const follower = yield* untilClosed(
+        const follower = yield* Supervision.untilClosed(
           Effect.sync(() => {
             const follower = followers.of({ key, tenant, id, history })
             follower.add(subscriber)
@@ -346,7 +327,7 @@ export const make = (options: Options) =>
   Effect.map(makeFromLog(options), fromLog => {
     const { cache, events } = options
     let subscriptions = 0
-    const counted = untilClosed(
+    const counted = Supervision.untilClosed(
       Effect.sync(() => subscriptions++),
       () => subscriptions--
     )

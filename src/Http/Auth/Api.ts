@@ -15,7 +15,6 @@ const bearer = HttpApiSecurity.bearer.pipe(
 
 const failure = Schema.Union(Unauthorized.Wire, Forbidden.Wire, ServiceUnavailable.Wire)
 
-/** The request may read. */
 export class ReadAccess extends HttpApiMiddleware.Tag<ReadAccess>()("causeway/ReadAccess", {
   failure,
   provides: Identity,

@@ -1,6 +1,4 @@
-/**
- * Authentication of requests: by API keys, or by a function of the host.
- */
+/** Authentication of requests: by API keys, or by a function of the host. */
 import { timingSafeEqual } from "node:crypto"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Config, type Context, Effect, Exit, Layer, Option, Redacted } from "effect"
@@ -22,7 +20,6 @@ export interface Keys {
   readonly read: Option.Option<Redacted.Redacted>
 }
 
-/** The credentials as configuration variables. */
 export const config: Config.Config<Keys> = Config.all({
   write: Setting.optionalCredential("KV_API_KEY", {
     description: "Credential that reads and writes; required outside dev mode",

@@ -226,7 +226,6 @@ export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGr
 
 const noop = (): void => {}
 
-/** The handlers of each group of an api, by its name. */
 export type HandlersOf<Groups extends HttpApiGroup.HttpApiGroup.Any> = {
   readonly [Group in Groups as Group["identifier"]]: Effect.Effect<Handlers<Group>, never, unknown>
 }
@@ -241,13 +240,11 @@ type ContextOf<Handled> = Handled extends Effect.Effect<infer _A, infer _E, infe
 /** What the handlers of all groups require. */
 export type HandlersContext<All> = ContextOf<All[keyof All]>
 
-/** The middlewares of an api's endpoints. */
 export type MiddlewareOf<Groups, R> = Exclude<
   HttpApiMiddleware.HttpApiMiddleware.Only<R | MiddlewareOfGroup<Groups>>,
   JsonBody | ObjectBody | HistoryBody
 >
 
-/** The middlewares that guards implement. */
 export type GuardedBy<Known> = Known extends Guard<infer Middleware> ? Middleware : never
 
 /** Guards that implement all these middlewares; others do not compile. */

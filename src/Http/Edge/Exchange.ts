@@ -141,7 +141,6 @@ const sendStream = (body: Stream.Stream<Uint8Array>, response: ServerResponse): 
     )
   )
 
-/** Lets a writer write a body. */
 const writeDirectly = (writer: BodyWriter, response: ServerResponse): void => {
   const { socket } = response
   const account = accountOf(socket)
@@ -280,7 +279,6 @@ export interface Parts {
   readonly payload: unknown
 }
 
-/** A compiled endpoint. */
 export interface Endpoint {
   /** `<group>.<endpoint>`, the name of its span. */
   readonly name: string
@@ -356,7 +354,6 @@ export class Exchange {
   constructor(
     private readonly serving: Serving,
     private readonly request: IncomingMessage,
-    /** Makes the response, or returns the one that exists. */
     private readonly response: () => ServerResponse,
     private readonly handshake: Handshake | undefined,
     /** Calls back when the client disconnects. Returns a function that stops this. */

@@ -11,14 +11,12 @@ export interface Channel {
   readonly channel: JsonObject
   /** Includes the credential of the channel. */
   readonly server: JsonObject
-  /** The security scheme of the credential. */
   readonly credential: readonly [name: string, scheme: JsonObject]
   readonly messages: Readonly<Record<string, JsonObject>>
   readonly operations: Readonly<Record<string, JsonObject>>
   readonly schemas: JsonObject
 }
 
-/** The parts of an AsyncAPI document that this package reads. */
 export interface AsyncApiDocument {
   readonly asyncapi: "3.0.0"
   readonly info: JsonObject & { readonly title: string; readonly version: string; readonly description: string }
@@ -38,7 +36,6 @@ const path = "#/components/schemas/"
 /** A reference to a named schema. */
 export const ref = (name: string): JsonObject => ({ $ref: `${path}${name}` })
 
-/** A reference to a message of a channel. */
 export const messageOf = (channel: string, message: string): JsonObject => ({
   $ref: `#/channels/${channel}/messages/${message}`
 })
@@ -92,7 +89,6 @@ export const definitionsOf = (schemas: ReadonlyArray<Schema.Schema.All>): JsonOb
 const merged = <A>(channels: ReadonlyArray<Channel>, of: (channel: Channel) => Readonly<Record<string, A>>) =>
   Object.assign({}, ...channels.map(of)) as Readonly<Record<string, A>>
 
-/** The document of an application with these channels. */
 export const make = (description: string, channels: ReadonlyArray<Channel>): AsyncApiDocument => ({
   asyncapi: "3.0.0",
   info: {

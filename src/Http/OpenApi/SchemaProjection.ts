@@ -18,7 +18,6 @@ export const withoutUndefined = (node: JsonObject): JsonObject =>
  */
 export const isNever = (u: unknown): boolean => isObject(u) && isObject(u.not) && Object.keys(u.not).length === 0
 
-/** Maps the values of an object. */
 export const mapMembers = (u: unknown, f: (value: unknown, name: string) => unknown): JsonObject =>
   isObject(u) ? Object.fromEntries(Object.entries(u).map(([name, value]) => [name, f(value, name)])) : {}
 
@@ -52,7 +51,6 @@ const isNull = (node: JsonObject): boolean => node.type === "null" || node.const
 const typeOfLiteral = (literal: unknown): string | undefined =>
   ["string", "number", "boolean"].find(type => typeof literal === type)
 
-/** Adds null to a converted schema. */
 const orNull = (schema: JsonObject): JsonObject => {
   if (Object.keys(schema).length === 0) return schema
   if (schema.type === undefined) return { anyOf: [schema, onlyNull] }

@@ -61,7 +61,6 @@ interface Builder {
   ): Builder
 }
 
-/** The middlewares before a group and before single endpoints of it. */
 type MiddlewareBefore<Group> =
   Group extends HttpApiGroup.HttpApiGroup<infer _Id, infer Endpoints, infer _E, infer R, infer _T>
     ? HttpApiMiddleware.HttpApiMiddleware.Only<R | HttpApiEndpoint.HttpApiEndpoint.Context<Endpoints>>

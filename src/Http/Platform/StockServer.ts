@@ -47,7 +47,6 @@ class NodeTraffic {
     private readonly tags: MetricTags.MetricTags
   ) {}
 
-  /** The number of requests that are being answered. */
   counts(): { readonly requests: number } {
     return { requests: this.#answers.size }
   }
@@ -81,7 +80,6 @@ class NodeTraffic {
     for (const [answer, socket] of this.#answers) closeAfter(answer, socket)
   }
 
-  /** Closes all connections at once. */
   cut(): void {
     for (const server of this.#servers) server.closeAllConnections()
     for (const socket of this.#sockets) socket.destroy()

@@ -236,12 +236,10 @@ export class Connections {
     }
   }
 
-  /** The number of connections. */
   get size(): number {
     return this.#all.length
   }
 
-  /** The number of answers in progress. */
   get answers(): number {
     return this.#answers
   }

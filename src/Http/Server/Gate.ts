@@ -1,6 +1,4 @@
-/**
- * A `node:http` server that knows its connections and decides which requests reach the application.
- */
+/** A `node:http` server that knows its connections and decides which requests reach the application. */
 import * as Http from "node:http"
 import { Socket } from "node:net"
 import { Duplex } from "node:stream"
@@ -204,7 +202,6 @@ export class Gate extends Http.Server {
     }
   }
 
-  /** Closes all connections at once. */
   cut(): void {
     for (const { socket } of this.#connections.all()) socket.destroy()
   }

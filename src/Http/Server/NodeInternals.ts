@@ -1,6 +1,4 @@
-/**
- * Uses of internals of `node:http` (`_http_server`, `node_http_parser.cc`).
- */
+/** Uses of internals of `node:http` (`_http_server`, `node_http_parser.cc`). */
 
 import { type FileHandle, open, readlink } from "node:fs/promises"
 import type { IncomingMessage, ServerResponse } from "node:http"
@@ -22,7 +20,6 @@ export const continueWhenRead = (request: IncomingMessage, response: ServerRespo
   }
 }
 
-/** A connection of node's HTTP server. */
 export type HttpSocket = Socket & {
   /** Without this flag, node would resume reading with the next message that it has parsed. */
   _paused?: boolean

@@ -1,6 +1,4 @@
-/**
- * The HTTP server on `node:http`, which drains before it stops.
- */
+/** The HTTP server on `node:http`, which drains before it stops. */
 import type * as HttpServer from "@effect/platform/HttpServer"
 import { Config, Context, Duration, Effect, Layer, type Scope } from "effect"
 import * as MetricTags from "../../base/Observability/MetricTags.ts"
@@ -17,7 +15,6 @@ import { Gate, type Listeners, type Observe, type Upgradable } from "./Gate.ts"
 import { KernelQueues } from "./NodeInternals.ts"
 import type { Account } from "./UnsentBudget.ts"
 
-/** The listener as configuration variables. */
 export const config: Config.Config<Address> = Config.all({
   host: Setting.string("HOST", { description: "Address or host name to listen at", default: "127.0.0.1" }),
   port: Setting.integer("PORT", {
@@ -44,7 +41,6 @@ export interface Options extends Address {
   readonly timing?: Timing
   /** How long requests in flight may take once the server drains; then their connections are closed. */
   readonly gracePeriod?: Duration.DurationInput
-  /** The limits of all connections together. */
   readonly limits?: ConnectionLimits
   /** Whether a target is a probe of the service's health, which is also served on connections beyond the limit. */
   readonly isProbe?: (target: string) => boolean

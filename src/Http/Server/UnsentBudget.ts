@@ -33,7 +33,6 @@ export const takenBy = (socket: Duplex & Counting): number => {
 /** A client that has read something within this number of milliseconds counts as reading. */
 const recent = 1000
 
-/** The protocol of an upgraded connection. */
 export interface Protocol {
   /** Closes the connection, with a reason for the client. */
   readonly closeSlow: () => void

@@ -1,6 +1,4 @@
-/**
- * The WebSocket handshake on `node:http` (RFC 6455, 4.2).
- */
+/** The WebSocket handshake on `node:http` (RFC 6455, 4.2). */
 import { IncomingMessage } from "node:http"
 import type { Duplex } from "node:stream"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"

@@ -1,6 +1,4 @@
-/**
- * A WebSocket that follows the log, also after the present entries: its frames, close codes and handlers.
- */
+/** A WebSocket that follows the log, also after the present entries: its frames, close codes and handlers. */
 import { Effect, type Fiber, FiberId, type Scope, Stream } from "effect"
 import { type Close, type Connection, type Handler, textFrame } from "../../Http/WebSocket.ts"
 import type { EncodedEntry } from "../Entry.ts"
@@ -66,7 +64,6 @@ export class Follower implements Handler {
   /** The last `seq` sent. While the follower is live, the shared position replaces it. */
   cursor = 0
   lastSent = 0
-  /** The epoch of the last frame. */
   seenEpoch = ""
   /** The number of frames received since the last tick. */
   #received = 0

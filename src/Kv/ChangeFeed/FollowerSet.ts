@@ -177,7 +177,6 @@ export class FollowerSet implements FollowerOwner {
     }
   }
 
-  /** The followers that wait at the position. */
   private waiting(): ReadonlyArray<Follower> {
     return [...this.all].filter(({ state }) => state === "live" || state === "ahead")
   }

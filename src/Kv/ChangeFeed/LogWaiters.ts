@@ -115,7 +115,6 @@ export class ReadersByPart<A extends { readonly query: ChangeQuery }> {
 /** Why a wait has ended: the log may have grown, the deadline has passed, or the service drains. */
 export type WakeReason = "grown" | "deadline" | "draining"
 
-/** A reader of the log. */
 export interface Reader {
   readonly query: ChangeQuery
   /**
@@ -125,7 +124,6 @@ export interface Reader {
   position: Position
 }
 
-/** A reader that waits. */
 interface Waiter {
   readonly reader: Reader
   readonly query: ChangeQuery
@@ -229,7 +227,6 @@ export interface LogWaiters {
   readonly wait: (reader: Reader, deadline: number) => Effect.Effect<WakeReason>
 }
 
-/** The pause after a spurious wake-up. */
 export const spuriousWakeupPause = Duration.millis(20)
 
 /** The pauses between reads while the store is unavailable, in milliseconds. */

@@ -1,6 +1,4 @@
-/**
- * Pages of the change log in each form in which they are sent, and the reads of them that all followers share.
- */
+/** Pages of the change log in each form in which they are sent, and the reads of them that all followers share. */
 
 import { Effect, Exit, FiberRef, Option, Schema, type Scope } from "effect"
 import { MiB } from "../../base/Bytes.ts"
@@ -31,7 +29,6 @@ const enclosed = (head: string, text: string, tail: string): string | Uint8Array
 
 /** How far a reader has read a log. */
 export interface Position {
-  /** The epoch of the log. */
   readonly epoch: string
   /** The last `seq` scanned. */
   readonly after: number
@@ -71,7 +68,6 @@ export class Page {
     return this.hasMore ? this : new Page(this.records.list, this.lastSeq, this.epoch, this.isComplete, true)
   }
 
-  /** The position after the page. */
   get end(): Position {
     return { epoch: this.epoch, after: this.lastSeq }
   }
@@ -85,7 +81,6 @@ export class Page {
     return `[${this.records.text}]`
   }
 
-  /** The answer to a poll. */
   get answer(): string | Uint8Array {
     this.answerBody ??= enclosed('{"changes":[', this.records.text, `],"lastSeq":${this.lastSeq}}`)
     return this.answerBody

@@ -58,7 +58,6 @@ export const initial = ({ epoch, lastSeq, portions }: ListStream): Stream.Stream
   )
 }
 
-/** Reads the log for one stream. */
 class StreamReader implements Reader {
   /** Whether to read without waiting for the log to grow, because a log that was reset may not grow. */
   private polling = false

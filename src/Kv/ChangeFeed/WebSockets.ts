@@ -1,6 +1,4 @@
-/**
- * The WebSockets that follow the change log: their upgrades, and the rounds of reads that serve them.
- */
+/** The WebSockets that follow the change log: their upgrades, and the rounds of reads that serve them. */
 
 import { type Context, Effect, Runtime, type Scope } from "effect"
 import * as DebugLog from "../../base/Observability/DebugLog.ts"

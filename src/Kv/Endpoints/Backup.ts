@@ -1,6 +1,4 @@
-/**
- * The handler of backups: a copy of the whole store as a file.
- */
+/** The handler of backups: a copy of the whole store as a file. */
 
 import { type Context, Duration, Effect, Exit, Scope, Stream } from "effect"
 import { MiB } from "../../base/Bytes.ts"

@@ -1,6 +1,4 @@
-/**
- * The handlers of the change feed: polls, Server-Sent Events and WebSockets.
- */
+/** The handlers of the change feed: polls, Server-Sent Events and WebSockets. */
 
 import { type Context, Duration, Effect, Either, Exit, Stream } from "effect"
 import * as Direct from "../../base/Direct.ts"

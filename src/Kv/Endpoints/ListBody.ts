@@ -1,6 +1,4 @@
-/**
- * The bodies of lists.
- */
+/** The bodies of lists. */
 import { Stream } from "effect"
 import type { EncodedEntry } from "../Entry.ts"
 import type { ListStream } from "../Store.ts"
@@ -46,7 +44,6 @@ const join = (entries: ReadonlyArray<EncodedEntry>): string => entries.map(({ js
 const bytesOf = (before: string, entries: ReadonlyArray<EncodedEntry>, after: string, length: number): Buffer =>
   asciiBytes(before, entries, after, length) ?? Buffer.from(before + join(entries) + after)
 
-/** The body of one page. */
 export const ofPage = (entries: ReadonlyArray<EncodedEntry>): string | Uint8Array => {
   const length = charactersOf(entries)
   return length < largeText ? `{"items":[${join(entries)}]}` : bytesOf('{"items":[', entries, "]}", length)

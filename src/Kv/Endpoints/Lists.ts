@@ -1,6 +1,4 @@
-/**
- * The handlers that read several entries, namespaces or tenants, and the cursors that lead from page to page.
- */
+/** The handlers that read several entries, namespaces or tenants, and the cursors that lead from page to page. */
 
 import { createHash } from "node:crypto"
 import { type Context, Effect, Either, Encoding, Exit, Scope } from "effect"
@@ -25,7 +23,6 @@ interface Services {
   readonly store: Context.Tag.Service<Store>
 }
 
-/** A request for a list. */
 interface Request<Params> {
   readonly urlParams: Params
   readonly incoming: Incoming
@@ -181,7 +178,6 @@ interface ReadRequest {
   readonly incoming: Incoming
 }
 
-/** Represents an absent entry. */
 const absent: EncodedEntry = { json: "null", key: "" }
 
 /** Answers the entries in the order of the keys. The limit of their values is that of a request body. */

@@ -138,7 +138,6 @@ export const actor = (given: string | undefined, sender: Sender, limits: LimitsS
     : Either.map(refuseIf(problemOfActor(given, limits.actorBytes)), () => given)
 }
 
-/** The JSON text of a value within the limits. */
 export const value = (given: unknown, limits: LimitsShape, at = ""): Checked<Json.JsonText> => {
   if (given === undefined) return Either.left(badRequest(`${at}value is missing`))
   const json = Json.fromUnknown(given, limits.jsonDepth)
@@ -209,7 +208,6 @@ export const precondition = (headers: ConditionHeaders): Checked<Precondition | 
   })
 }
 
-/** The operation of a set. */
 export const set = (
   given: Address & Expiry & { readonly value: unknown },
   precondition: Precondition | undefined,

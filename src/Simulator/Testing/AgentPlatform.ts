@@ -1,6 +1,4 @@
-/**
- * The agents of the simulator without a network: an agent platform in memory, for tests of code that uses the port.
- */
+/** The agents of the simulator without a network: an agent platform in memory, for tests of code that uses the port. */
 import {
   Chunk,
   type Context,
@@ -41,7 +39,6 @@ type Service = Context.Tag.Service<AgentPlatform>
 const refused = (operation: string, statusCode: number, message: string): AgentPlatformConnectionError =>
   new AgentPlatformConnectionError({ operation, reason: "status", statusCode, isInDoubt: false, message })
 
-/** Events that wait to be taken. */
 const waitingEvents = 64
 
 /** A connection to an instance, from the event after `after` on. It ends with the instance. */

@@ -1,6 +1,4 @@
-/**
- * A single file of a store, without a manifest. The file may be in use, or lack changes that are in its log.
- */
+/** A single file of a store, without a manifest. The file may be in use, or lack changes that are in its log. */
 import { existsSync, statSync } from "node:fs"
 import { basename, dirname } from "node:path"
 import { SqliteError } from "better-sqlite3"

@@ -1,6 +1,4 @@
-/**
- * The target of a new backup: a file or a directory with a temporary name until it is complete and flushed.
- */
+/** The target of a new backup: a file or a directory with a temporary name until it is complete and flushed. */
 import { existsSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
 import { Effect, type Scope } from "effect"

@@ -1,6 +1,4 @@
-/**
- * Gathers the writes of many callers into groups, and commits each group in one transaction.
- */
+/** Gathers the writes of many callers into groups, and commits each group in one transaction. */
 import { Cause, Clock, Duration, Effect, Either, Exit, Metric, MetricBoundaries, MetricLabel, type Scope } from "effect"
 import { constVoid } from "effect/Function"
 import { MiB } from "../../base/Bytes.ts"

@@ -1,6 +1,4 @@
-/**
- * The writes that wait for a group commit, the group in flight, and how long the next group waits for more.
- */
+/** The writes that wait for a group commit, the group in flight, and how long the next group waits for more. */
 import { Effect, type Exit } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 

@@ -1,6 +1,4 @@
-/**
- * Group commit of the histories of sessions: the writes, their weight, and the members of the port that write.
- */
+/** Group commit of the histories of sessions: the writes, their weight, and the members of the port that write. */
 import { Clock, type Context, Effect, type Scope } from "effect"
 import * as Direct from "../../base/Direct.ts"
 import * as MetricTags from "../../base/Observability/MetricTags.ts"

@@ -134,7 +134,6 @@ const forgotten = Metric.counter("kv_idempotency_keys_forgotten_total", {
   incremental: true
 })
 
-/** Registers the metrics of idempotency records. Returns the observer of comparisons of the tenants. */
 export const idempotencyMetrics = (tags: MetricTags.MetricTags): ((comparison: Comparison) => void) => {
   MetricTags.register([bytes, forgotten], tags)
   return comparison => {

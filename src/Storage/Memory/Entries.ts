@@ -1,6 +1,4 @@
-/**
- * The entries and tombstones of a store in memory, and pages of its namespaces and tenants.
- */
+/** The entries and tombstones of a store in memory, and pages of its namespaces and tenants. */
 import { compare } from "../../Client/KeyOrder.ts"
 import * as Entry from "../../Kv/Entry.ts"
 import type {

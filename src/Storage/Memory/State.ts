@@ -1,6 +1,4 @@
-/**
- * The state of a store in memory: its entries, its change log, and its idempotency records.
- */
+/** The state of a store in memory: its entries, its change log, and its idempotency records. */
 import { Either } from "effect"
 import * as Change from "../../Kv/Change.ts"
 import { type ChangePage, type ChangeQuery, type Due, HistoryTrimmed, selects } from "../../Kv/ChangeLog.ts"

@@ -54,7 +54,6 @@ export const check = (query: Client.Query): Effect.Effect<void, StoreRefused | S
     }
   })
 
-/** Returns the strongest lock of each table that the steps lock. */
 const locksOf = (steps: ReadonlyArray<Migration>) =>
   lockable.flatMap(table => {
     const modes = steps.flatMap(({ locks }) => locks?.[table] ?? [])

@@ -1,6 +1,4 @@
-/**
- * The histories of sessions in one SQLite database, which all sessions share.
- */
+/** The histories of sessions in one SQLite database, which all sessions share. */
 import { Clock, type Context, Duration, Effect, Either, ExecutionStrategy, Exit, Layer, Option, Scope } from "effect"
 import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import { yieldToEventLoop } from "../../base/Time/EventLoop.ts"

@@ -39,7 +39,6 @@ import {
 
 type Databases = Readonly<Record<Table["sqlite"]["database"], Database>>
 
-/** The name of a data directory in messages. */
 export const nameOf = (directory: string): string => `sqlite:${directory}`
 
 const attempt = <A>(body: () => A): Effect.Effect<A, StoreCopyFailed> =>
@@ -209,7 +208,6 @@ export const openTarget = (directory: string, sourceId: string): Effect.Effect<T
     }
   })
 
-/** Inserts a page in one transaction. */
 const insert = (databases: Databases, table: Table): ((page: ReadonlyArray<Row>) => void) => {
   const { database, derived = [] } = table.sqlite
   const db = databases[database]

@@ -198,16 +198,13 @@ export interface Target {
   /** Whether the target had an unfinished copy, which was removed. */
   readonly isRestarted: boolean
   readonly write: (table: Table, page: ReadonlyArray<Row>) => Effect.Effect<void, StoreCopyFailed>
-  /** The rows that were written. */
   readonly pages: (table: Table) => Stream.Stream<ReadonlyArray<Row>, StoreCopyFailed>
   /** Gives the change log a new epoch and allows nodes to serve the store. Returns the epoch. */
   readonly finish: Effect.Effect<string, StoreCopyFailed>
 }
 
-/** The message for a target that is not empty. */
 export const notEmpty = (name: string): string =>
   `${name} is not empty, and two stores are never mixed. Is it the target that was meant?`
 
-/** The message for a target with an unfinished copy of another store. */
 export const otherCopy = (name: string, howToEmpty: string): string =>
   `${name} has an unfinished copy of another store. Finish that one, or ${howToEmpty}.`

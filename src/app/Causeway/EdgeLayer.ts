@@ -56,7 +56,6 @@ export const layerEdge = <const O extends EdgeOptions>(options: O & NeededByEdge
   return on(Layer.provideMerge(serving, listening)) as EdgeLayer<O>
 }
 
-/** Whether a target is one of the api's probes for orchestrators. */
 const probeOf = (api: ReflectedApi): ((target: string) => boolean) => {
   const probes = new Set(["alive", "ready"].map(name => pathIn(api, "health", name)))
   return target => probes.has(pathOf(target))

@@ -1,6 +1,4 @@
-/**
- * Which of our groups an api contains, as types and as values.
- */
+/** Which of our groups an api contains, as types and as values. */
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
@@ -21,7 +19,6 @@ import { HealthGroup } from "../../Operations/Health/Api.ts"
 import { MetricsGroup } from "../../Operations/Metrics/Api.ts"
 import { ChatPageGroup, ConsoleGroup, ReferenceGroup } from "../../Operations/Pages/Api.ts"
 
-/** Our groups, by name. */
 export const groups = {
   kv: KvGroup,
   cluster: ClusterGroup,
@@ -40,7 +37,6 @@ export const groups = {
 
 type Groups = typeof groups
 
-/** The name of one of our groups. */
 export type PartName = keyof Groups
 
 export type IdOf<Api> = Api extends HttpApi.HttpApi<infer Id, infer _G, infer _E, infer _R> ? Id : never
@@ -72,7 +68,6 @@ export type HostMiddleware<Api> = Exclude<
   ReadAccess | WriteAccess | GatewayAccess | JsonBody | ObjectBody | HistoryBody
 >
 
-/** The names of our groups in an api. */
 export const partsOf = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ): ReadonlySet<string> =>

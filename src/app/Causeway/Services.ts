@@ -1,6 +1,4 @@
-/**
- * What both servers need of the options: the handlers of the parts of an api, and the services behind them.
- */
+/** What both servers need of the options: the handlers of the parts of an api, and the services behind them. */
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Duration, Effect, Layer, Option } from "effect"
@@ -72,7 +70,6 @@ export const handlersOf = <Id extends string, Groups extends HttpApiGroup.HttpAp
   protocol: Parameters<typeof description>[1]
 ) => ({ kv, cluster, health, metrics, description: description(api, protocol) })
 
-/** The handlers of those of our groups that are in the api. */
 export const handlersIn = (api: ReflectedApi, parts: ReadonlySet<string>) => {
   const addresses = { gateway: pathIn(api, "gateway", "connect"), changeFeed: pathIn(api, "kv", "changesSocket") }
   const protocol = Object.values(addresses).some(address => address !== undefined)

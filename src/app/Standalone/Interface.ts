@@ -1,6 +1,4 @@
-/**
- * The interface for hosts without Effect: plain types over `node:http`.
- */
+/** The interface for hosts without Effect: plain types over `node:http`. */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Duplex } from "node:stream"
 

@@ -91,5 +91,4 @@ export const stringify = (tree: unknown): string => {
 /** The JSON text of a value of an entry or a change. */
 export const textOf = (stored: unknown): JsonText => JsonText(stringify(stored))
 
-/** A string as a value. */
 export const ofText = (text: string): RawJson => new RawJson(JsonText(JSON.stringify(text)))

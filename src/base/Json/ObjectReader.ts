@@ -29,7 +29,6 @@ interface Member {
   readonly spelling: Uint8Array
 }
 
-/** The expected members of an object. */
 export interface ObjectShape {
   readonly members: ReadonlyArray<Member>
   /** The bits of the members that `make` takes. */
@@ -57,7 +56,6 @@ export const shape = (
   make
 })
 
-/** The limits of a text. */
 export interface ReadLimits {
   /** Levels of arrays and objects in a value that is kept. */
   readonly depth: number
@@ -90,7 +88,6 @@ export class Misplaced {
   }
 }
 
-/** The object with the members that were read. */
 const made = ({ make, members, plain }: ObjectShape, seen: number, values: ReadonlyArray<unknown>): object => {
   if (seen === plain) return make(values as ReadonlyArray<never>)
   const object: Record<string, unknown> = {}

@@ -1,10 +1,7 @@
-/**
- * Parsing of untrusted JSON text: its structure is checked before it is parsed, and lone surrogates are replaced.
- */
+/** Parsing of untrusted JSON text: its structure is checked before it is parsed, and lone surrogates are replaced. */
 import { Either } from "effect"
 import { backslash, closeBrace, closeBracket, comma, openBrace, openBracket, quote } from "./Scanner.ts"
 
-/** The limits of a text. */
 export interface StructureLimits {
   /** Levels of arrays and objects. */
   readonly levels: number
@@ -98,10 +95,8 @@ export const toWellFormed = (value: unknown): unknown => {
   return isSame ? value : Object.fromEntries(members)
 }
 
-/** A JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** Whether a value is an object, and neither null nor an array. */
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 

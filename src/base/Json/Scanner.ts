@@ -52,7 +52,6 @@ const none = (globalThis as { Buffer?: { alloc(size: number): Utf8 } }).Buffer?.
 
 const literals = ["true", "false", "null"].map(spell)
 
-/** A text, shortened for messages. */
 export const shorten = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most)}…` : text)
 
 /** What may follow an element or a member. */

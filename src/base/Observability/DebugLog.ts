@@ -1,6 +1,4 @@
-/**
- * Debug logging from code that is not an effect, such as listeners of sockets and database statements.
- */
+/** Debug logging from code that is not an effect, such as listeners of sockets and database statements. */
 import { type Context, Effect, Fiber, FiberRef, LogLevel, Option, Runtime } from "effect"
 
 /** Logs a line with the annotations and the span of the current fiber, if there is one. */

@@ -1,6 +1,4 @@
-/**
- * Metrics of background work on stored data: entries, change records and events of sessions.
- */
+/** Metrics of background work on stored data: entries, change records and events of sessions. */
 import { Cause, Effect, Metric, MetricLabel } from "effect"
 import * as MetricTags from "./MetricTags.ts"
 

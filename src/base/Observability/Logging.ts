@@ -1,6 +1,4 @@
-/**
- * Logging on standard output: JSON lines, or readable text in dev mode.
- */
+/** Logging on standard output: JSON lines, or readable text in dev mode. */
 import {
   Array as Arr,
   Cause,
@@ -37,7 +35,6 @@ export type Level = keyof typeof levels
 
 const isLevel = (word: string): word is Level => Object.hasOwn(levels, word)
 
-/** The minimum level as a configuration variable. */
 export const config: Config.Config<Level> = Setting.declare<Level>(
   "LOG_LEVEL",
   {
@@ -101,7 +98,6 @@ const fields = (options: Options) => ({
 export const toLine = (options: Options): string =>
   Inspectable.withRedactableContext(options.context, () => JSON.stringify(fields(options)))
 
-/** Logs JSON lines. */
 export const json: Logger.Logger<unknown, void> = Logger.withConsoleLog(Logger.make(toLine))
 
 const readable = Logger.prettyLogger()

@@ -1,6 +1,4 @@
-/**
- * Metrics of the process: memory, and the delay of the event loop. At log level trace also lines with more of them.
- */
+/** Metrics of the process: memory, and the delay of the event loop. At log level trace also lines with more of them. */
 
 import { constants, monitorEventLoopDelay, PerformanceObserver, performance } from "node:perf_hooks"
 import { Duration, Effect, Layer, LogLevel, Metric, Schedule } from "effect"
@@ -30,7 +28,6 @@ export const measure: Effect.Effect<void> = Effect.sync(() => {
   set(uptime, process.uptime())
 })
 
-/** The interval between two looks. */
 const interval = Duration.seconds(10)
 
 /** The sampling interval in milliseconds, which each recorded delay contains. */

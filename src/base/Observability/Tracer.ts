@@ -1,6 +1,4 @@
-/**
- * Tracing by OpenTelemetry. It is off unless an endpoint is set and the optional packages are installed.
- */
+/** Tracing by OpenTelemetry. It is off unless an endpoint is set and the optional packages are installed. */
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import { Cause, Config, Context, Effect, Tracer as EffectTracer, Exit, Layer, Option } from "effect"
@@ -42,7 +40,6 @@ export const config: Config.Config<Option.Option<Collector>> = Config.all({
 /** A valid trace id of W3C Trace Context. While tracing is off, spans have none. */
 const traceIdPattern = /^(?!0{32})[0-9a-f]{32}$/
 
-/** Whether a span belongs to a trace. */
 export const isTraced = ({ traceId }: EffectTracer.AnySpan): boolean => traceIdPattern.test(traceId)
 
 /** The span of the fiber, or `undefined`; `Effect.currentSpan` would fail without one. */
@@ -128,7 +125,6 @@ const setTracer = (external: MakeExternal) =>
     return Layer.setTracer(tracer)
   })
 
-/** Loads the optional packages and exports spans in batches. */
 const load = async ({ endpoint, serviceName }: Collector): Promise<Layer.Layer<never>> => {
   const [NodeSdk, { makeExternalSpan }, { BatchSpanProcessor }, { OTLPTraceExporter }] = await Promise.all([
     import("@effect/opentelemetry/NodeSdk"),

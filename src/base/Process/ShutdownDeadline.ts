@@ -13,7 +13,6 @@ import * as Threads from "./Threads.ts"
 /** The default time for shutdown. */
 export const defaultLimit = Duration.seconds(15)
 
-/** The time for shutdown as a configuration variable. */
 export const config: Config.Config<Duration.Duration> = Setting.optionalDuration("SHUTDOWN_TIMEOUT", {
   description: "How long the process may take to end after SIGTERM or SIGINT; then it is killed",
   shown: "15 seconds"
@@ -28,7 +27,6 @@ const oneSignal = 500
 /** The time for shutdown. */
 export interface Limit {
   readonly limit: Duration.Duration
-  /** Whether the log is JSON. */
   readonly isJson: boolean
 }
 
@@ -73,7 +71,6 @@ const arm = ({ isJson, limit }: Limit): void => {
   }
 }
 
-/** The handling of signals. */
 export interface Options extends Limit {
   /** Called at the second signal, which ends the process at once. */
   readonly onSecond: () => void

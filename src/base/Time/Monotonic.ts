@@ -12,7 +12,6 @@ export const unsafeMillis = (clock: Clock.Clock): number => Number(clock.unsafeC
 /** The same by the current clock. */
 export const millis: Effect.Effect<number> = Effect.clockWith(clock => Effect.sync(() => unsafeMillis(clock)))
 
-/** A duration for messages, rounded. */
 export const words = (duration: Duration.DurationInput): string => {
   const millis = Math.round(Duration.toMillis(duration))
   return Duration.format(Duration.millis(millis < 1000 ? millis : Math.round(millis / 100) * 100))

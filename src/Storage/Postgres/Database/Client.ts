@@ -1,6 +1,4 @@
-/**
- * One connection to the database: how it is made and prepared, and statements on a connection that no pool manages.
- */
+/** One connection to the database: how it is made and prepared, and statements on a connection that no pool manages. */
 import { Effect, Redacted, type Scope } from "effect"
 import pg from "pg"
 import { StoreUnavailable } from "../../../Kv/Store.ts"

@@ -13,7 +13,6 @@ const system = Context.get(DefaultServices.liveServices, Clock.Clock)
  */
 export const bySystemClock = Effect.withClock(system)
 
-/** One measurement of the clock of the database. */
 export interface Sample {
   /** The time of the database minus that of the monotonic clock, in milliseconds. */
   readonly offset: number

@@ -1,6 +1,4 @@
-/**
- * The meaning of errors of the database and of its client. Messages are for the log and contain no parameters.
- */
+/** The meaning of errors of the database and of its client. Messages are for the log and contain no parameters. */
 import { Data, Effect, Schema } from "effect"
 import pg from "pg"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
@@ -35,7 +33,6 @@ const messageOf = (error: unknown): string => {
   return error instanceof Error ? error.message : String(error)
 }
 
-/** Describes an error in one line. */
 export const describe = (error: unknown): string => {
   if (error instanceof NotSent || error instanceof Rejected || error instanceof Unanswered) return error.reason
   const code = codeOf(error)

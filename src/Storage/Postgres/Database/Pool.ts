@@ -1,6 +1,4 @@
-/**
- * A pool of connections to the database.
- */
+/** A pool of connections to the database. */
 import type { Socket } from "node:net"
 import { Effect, Exit, type Scope } from "effect"
 import pg from "pg"
@@ -29,7 +27,6 @@ import {
 } from "./DatabaseError.ts"
 import { nameOf, orElseWhenLost, type Parameter, type Query, type Row } from "./Statement.ts"
 
-/** How a pool connects, and how many connections it has. */
 export interface PoolOptions extends ClientOptions {
   /** The maximum number of connections. */
   readonly max: number
@@ -70,7 +67,6 @@ export interface Connection {
 
 const noop = (): void => {}
 
-/** The use of the connections of a pool. */
 export interface PoolUse {
   readonly inUse: number
   readonly idle: number
@@ -78,7 +74,6 @@ export interface PoolUse {
   readonly waiting: number
 }
 
-/** The limits of one statement. */
 export interface RunOptions {
   /** The `statement_timeout`, in milliseconds, if it is more than that of the pool. Ignored behind a pooler. */
   readonly serverLimit?: number

@@ -1,6 +1,4 @@
-/**
- * Work in portions. Each portion is a transaction that all writers wait for.
- */
+/** Work in portions. Each portion is a transaction that all writers wait for. */
 import { Effect } from "effect"
 import * as Monotonic from "../../../base/Time/Monotonic.ts"
 

@@ -1,6 +1,4 @@
-/**
- * Snapshots for many reads. Each has its own connection.
- */
+/** Snapshots for many reads. Each has its own connection. */
 import { Effect, ExecutionStrategy, Exit, Scope } from "effect"
 import * as Monotonic from "../../../base/Time/Monotonic.ts"
 import { tenantOf } from "../../../Kv/Entry.ts"

@@ -1,6 +1,4 @@
-/**
- * Statements, their parameters, and their results.
- */
+/** Statements, their parameters, and their results. */
 import { type Effect, Exit } from "effect"
 import { constVoid } from "effect/Function"
 import type pg from "pg"
@@ -50,7 +48,6 @@ export const nameOf = (text: string): string => {
   return name
 }
 
-/** Decodes the first column of the first row. */
 export const first = <A>([row]: ReadonlyArray<Row>): A => row![0] as A
 
 /** Calls a function of the schema. */

@@ -1,6 +1,4 @@
-/**
- * The port `ChangeLog` over the connections of a node.
- */
+/** The port `ChangeLog` over the connections of a node. */
 import { Duration, Effect, Exit, type Scope } from "effect"
 import { constVoid, identity } from "effect/Function"
 import * as Direct from "../../../base/Direct.ts"

@@ -1,6 +1,4 @@
-/**
- * The port `Store` over the connections of a node.
- */
+/** The port `Store` over the connections of a node. */
 import { type Context, Effect, Exit, Option, Stream } from "effect"
 import * as Direct from "../../../base/Direct.ts"
 import { BackupRefused, EntriesTooLarge, type Selection, Store, type StoreUnavailable } from "../../../Kv/Store.ts"
@@ -42,7 +40,6 @@ const portionSize = { limit: 1000, size: 256 * 1024 }
 /** The timeout of counting the entries of a list, in milliseconds. */
 const countTimeoutMillis = 60_000
 
-/** Counts the entries of a selection in a snapshot. */
 const countAll = (
   snapshot: Snapshots.Snapshot,
   selection: Selection,

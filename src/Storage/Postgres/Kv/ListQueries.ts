@@ -1,6 +1,4 @@
-/**
- * Queries for lists of entries and for their counts.
- */
+/** Queries for lists of entries and for their counts. */
 
 import { compare } from "../../../Client/KeyOrder.ts"
 import * as Entry from "../../../Kv/Entry.ts"
@@ -117,7 +115,6 @@ const listOf = (form: ListForm): string => {
 const before = (end: string | undefined, key: string): string | undefined =>
   key === "" || (end !== undefined && compare(key, end) > 0) ? end : key
 
-/** A page of a list. */
 export const entries = (query: EntryQuery): Query<EntryPage> => {
   const { after, isCounted = false, isDescending = false, keysOnly = false, limit, namespace, now } = query
   const range = KeyOrder.rangeOf(query)
@@ -243,7 +240,6 @@ const namespacesText = `WITH ${due}, ${changed}, net AS MATERIALIZED (
       ) page
     ), ${lastSeq}, causeway.epoch()`
 
-/** A page of namespaces. */
 export const namespaces = (query: NamespaceQuery, now: number): Query<NamespacePage> => {
   const { after, limit } = query
   const ranges = KeyOrder.rangesOfNamespaces(query)
@@ -294,7 +290,6 @@ const tenantsText = `WITH ${due}, ${changed}, moved AS MATERIALIZED (
       ) page
     ), ${lastSeq}, causeway.epoch()`
 
-/** A page of tenants. */
 export const tenants = (query: TenantQuery, now: number): Query<TenantPage> => {
   const { limit } = query
   const range = KeyOrder.rangeOfTenants(query)

@@ -206,7 +206,6 @@ export class LogEnd {
   private readonly end = new LastSeq()
   /** The last known `seq`. */
   last = 0
-  /** The end that was read last. */
   private found: End | undefined
   /** The last `seq` that this node has committed. */
   private own = 0

@@ -1,6 +1,4 @@
-/**
- * The reads of the key-value store, except lists. Each is one statement, and so reads one snapshot.
- */
+/** The reads of the key-value store, except lists. Each is one statement, and so reads one snapshot. */
 
 import { constVoid } from "effect/Function"
 import * as Change from "../../../Kv/Change.ts"

@@ -203,7 +203,6 @@ export interface Options {
   readonly onComparison: (comparison: Comparison) => void
 }
 
-/** Why a write was not committed. */
 export type WriteError = PreconditionFailed | IdempotencyConflict | StoreUnavailable
 
 type Outcomes = ReadonlyArray<Outcome>
@@ -218,7 +217,6 @@ export interface Turn {
 /** Returns the result of each write of a group, which is not empty. Callers must not overlap calls. */
 export type Commit = (writes: Writes, turn: Turn) => Effect.Effect<Results, StoreUnavailable>
 
-/** The outcome of a write, as the port returns it. */
 const resultOf = (write: Write, outcome: Outcome): Either.Either<Committed, WriteError> => {
   if (outcome._tag === "Committed") return Either.right(committed(write, outcome.committed))
   if (outcome._tag === "KeyReused") return Either.left(new IdempotencyConflict({ isInProgress: false }))

@@ -26,7 +26,6 @@ export const plpgsql =
 /** A text of 16 hexadecimal digits that no log and no history has had. */
 export const newEpoch = "left(replace(gen_random_uuid()::text, '-', ''), 16)"
 
-/** Reads the position of a name, and the id of its row. */
 export const readPosition = (name: string, into: string): string =>
   `SELECT p.id, p.up_to INTO ${into} FROM causeway.positions p WHERE p.name = '${name}' ORDER BY p.id DESC LIMIT 1;`
 

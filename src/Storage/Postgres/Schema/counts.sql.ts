@@ -25,7 +25,6 @@ BEGIN
 END
 `
 
-/** The number of entries of each namespace. */
 export const namespacesView = `CREATE VIEW causeway.namespaces AS
   SELECT n.namespace, sum(n.entries)::bigint AS entries
   FROM (
@@ -35,7 +34,6 @@ export const namespacesView = `CREATE VIEW causeway.namespaces AS
   ) n
   GROUP BY n.namespace HAVING sum(n.entries) > 0`
 
-/** The numbers of namespaces and entries of each tenant. */
 export const tenantsView = `CREATE VIEW causeway.tenants AS
   SELECT t.tenant, sum(t.namespaces)::bigint AS namespaces, sum(t.entries)::bigint AS entries
   FROM (

@@ -1,6 +1,4 @@
-/**
- * The functions of histories of sessions, of their ownership, and of the leases of nodes.
- */
+/** The functions of histories of sessions, of their ownership, and of the leases of nodes. */
 import { newEpoch, plpgsql, readPosition, without } from "./SqlParts.ts"
 
 /**

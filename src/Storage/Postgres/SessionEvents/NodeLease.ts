@@ -82,7 +82,6 @@ const silentIntervals = 1.5
 /** How long a caller waits for a renewal. */
 const renewalTimeout = Duration.seconds(1)
 
-/** The timeout of ending the lease. */
 const endTimeout = Duration.seconds(1)
 
 /** The maximum number of sessions in one query. */
@@ -95,7 +94,6 @@ export interface Options {
   /** The id of the last run in the directory of this node. It has ended, unless the directory is a copy. */
   readonly predecessor: Option.Option<string>
   readonly lease: Duration.Duration
-  /** The sessions that the node owns. */
   readonly owned: OwnedSessions
   /** Returns the address at which other nodes reach this one, if there is one. */
   readonly address: () => string | null
@@ -171,7 +169,6 @@ const addressWatch = () => {
   }
 }
 
-/** Finds the sessions that others have taken. */
 const loseTaken = (pool: Pool, node: string, owned: OwnedSessions): Effect.Effect<void, StoreUnavailable> =>
   Effect.suspend(() => {
     const known = owned.sessions().map(session => [session, owned.tokenOf(session)] as const)

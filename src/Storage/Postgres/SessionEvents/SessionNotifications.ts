@@ -41,13 +41,11 @@ export const hashOf = (session: string): string => {
   return (hash >>> 0).toString(16).padStart(8, "0")
 }
 
-/** Returns the payloads of notifications for hashes. */
 export const payloadsOf = (hashes: ReadonlySet<string>): ReadonlyArray<string> =>
   Arr.chunksOf(hashes, maxInPayload).map(some => some.join(""))
 
 type OnChange = () => void
 
-/** The sessions that a node watches. */
 export class SessionNotifications {
   private readonly watched = new Map<string, Set<OnChange>>()
   private readonly byHash = new Map<string, Set<string>>()

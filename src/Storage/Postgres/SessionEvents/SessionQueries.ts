@@ -1,6 +1,4 @@
-/**
- * The queries of the session event log. Each is one statement, and so reads one snapshot.
- */
+/** The queries of the session event log. Each is one statement, and so reads one snapshot. */
 import { constVoid } from "effect/Function"
 import { activityOf, matching, positionOf } from "../../../Gateway/SessionEvents/ActivityBits.ts"
 import {
@@ -43,7 +41,6 @@ export const create = (session: string, epoch: string, at: number): Query<void> 
 export const trim = (before: number, portion: number): Query<number> =>
   calling("trim_sessions", [before, portion], first<number>)
 
-/** The history of a session. */
 export const find = (session: string): Query<History | undefined> => ({
   text: "SELECT epoch, head, trimmed, recovery_state FROM causeway.histories WHERE session = $1",
   values: [session],
@@ -81,7 +78,6 @@ export const page = (session: string, after: number, limit: number): Query<Event
 /** The id of a receipt as it is stored: a JSON text, as the database accepts neither U+0000 nor a lone surrogate. */
 export const storedId = (id: string): string => JSON.stringify(id)
 
-/** The receipt of a message of a session. */
 export const receipt = (session: string, id: string): Query<Receipt | undefined> => ({
   text: `SELECT r.digest, r.turn FROM causeway.receipts r JOIN causeway.histories h ON h.id = r.history
     WHERE h.session = $1 AND r.id = $2`,
@@ -93,7 +89,6 @@ export const receipt = (session: string, id: string): Query<Receipt | undefined>
   }
 })
 
-/** The checkpoint of a session's history. */
 export const checkpoint = (session: string): Query<Checkpoint | undefined> => ({
   text: `SELECT c.epoch, c.seq, c.text FROM causeway.checkpoints c JOIN causeway.histories h ON h.id = c.history
     WHERE h.session = $1`,
@@ -117,7 +112,6 @@ export const saveCheckpoint = (session: string, { epoch, seq, text }: Checkpoint
   decode: constVoid
 })
 
-/** The launch configuration of a session. */
 export const configuration = (session: string): Query<LaunchConfiguration> => ({
   text: "SELECT environment, deployment FROM causeway.launch_configurations WHERE session = $1",
   values: [session],
@@ -127,7 +121,6 @@ export const configuration = (session: string): Query<LaunchConfiguration> => ({
   }
 })
 
-/** The summaries of sessions, in their order. */
 export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<Summary>> => ({
   text: `SELECT h.head, ${lastEventAt}, coalesce(h.activity, 0), c.environment IS NOT NULL, c.deployment IS NOT NULL
     FROM unnest($1::text[]) WITH ORDINALITY s(session, position)

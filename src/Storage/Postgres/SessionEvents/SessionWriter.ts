@@ -40,7 +40,6 @@ interface Encoded {
   readonly order: ReadonlyArray<number>
 }
 
-/** The node that writes. */
 export interface LeaseHolder {
   readonly node: string
   /** The length of its lease, in milliseconds. */
@@ -82,7 +81,6 @@ export const encode = (
   return { parameters: [node, lease, events, bytes, maxReceipts, members, texts], order }
 }
 
-/** Decodes the outcomes, in the order of the group. */
 const decode = ({ order }: Encoded, result: string): ReadonlyArray<Outcome> => {
   const outcomes: Array<Outcome> = []
   for (const [position, outcome] of (JSON.parse(result) as ReadonlyArray<Outcome>).entries()) {
@@ -91,7 +89,6 @@ const decode = ({ order }: Encoded, result: string): ReadonlyArray<Outcome> => {
   return outcomes
 }
 
-/** Why a write was not committed. */
 export type WriteError = OutOfStep | SessionElsewhere | StoreUnavailable
 
 /** The result of a write. One that opens a history returns it. */
@@ -116,7 +113,6 @@ export type Commit = (
   isGivenUp: () => boolean
 ) => Effect.Effect<ReadonlyArray<Result>, StoreUnavailable>
 
-/** Makes the commit of a node. */
 export const make = ({ lastServerTime, lease, node, notifications, owned, pool, retention }: Options): Commit => {
   const holder: LeaseHolder = { node, lease, tokenOf: owned.tokenOf }
   const call = GroupCall.make(pool, lastServerTime)

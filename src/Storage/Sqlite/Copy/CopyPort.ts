@@ -1,6 +1,4 @@
-/**
- * Copies and verifies databases, in a thread or in the calling one.
- */
+/** Copies and verifies databases, in a thread or in the calling one. */
 import type { Worker } from "node:worker_threads"
 import { Duration, Effect } from "effect"
 import * as Threads from "../../../base/Process/Threads.ts"

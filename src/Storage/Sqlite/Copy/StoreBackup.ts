@@ -1,6 +1,4 @@
-/**
- * Backups of a store that is open: copies in files next to its database. Each copy is removed after it was sent.
- */
+/** Backups of a store that is open: copies in files next to its database. Each copy is removed after it was sent. */
 import { readdirSync, rmSync, statSync } from "node:fs"
 import { open } from "node:fs/promises"
 import { basename, dirname, join } from "node:path"

@@ -1,6 +1,4 @@
-/**
- * What a copy of a database must be: its description, its verification, and the failures of both.
- */
+/** What a copy of a database must be: its description, its verification, and the failures of both. */
 import { statSync } from "node:fs"
 import Database from "better-sqlite3"
 import { MiB } from "../../../base/Bytes.ts"
@@ -71,7 +69,6 @@ export const describe = (db: Database.Database, file: string, format: Format): D
   return { schemaVersion, lastSeq, epoch: epochIn(db) }
 }
 
-/** A file to verify, and its expected format. */
 export interface VerifyRequest {
   readonly file: string
   readonly format: Format

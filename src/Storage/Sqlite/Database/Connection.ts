@@ -1,6 +1,4 @@
-/**
- * The format of database files, whether a file has it, and how connections are opened and closed.
- */
+/** The format of database files, whether a file has it, and how connections are opened and closed. */
 import { dirname, join } from "node:path"
 import type Database from "better-sqlite3"
 import { MiB } from "../../../base/Bytes.ts"

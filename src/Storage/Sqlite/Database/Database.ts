@@ -1,6 +1,4 @@
-/**
- * A database in one SQLite file: reads on the calling thread, writes in groups on a separate thread.
- */
+/** A database in one SQLite file: reads on the calling thread, writes in groups on a separate thread. */
 import { basename, dirname } from "node:path"
 import { type Clock, Duration, Effect, Schema, type Scope } from "effect"
 import { Limits } from "../../../base/Limits.ts"

@@ -1,6 +1,4 @@
-/**
- * The meaning of errors of SQLite and of the file system for the writer and its callers.
- */
+/** The meaning of errors of SQLite and of the file system for the writer and its callers. */
 import Database from "better-sqlite3"
 
 /** Why a database cannot be used. */

@@ -109,9 +109,7 @@ export const connect = (file: string, options: Database.Options): Database.Datab
   }
 }
 
-/**
- * The processes that a lock excludes: all others, or only those that can write its file, if this process cannot.
- */
+/** The processes that a lock excludes: all others, or only those that can write its file, if this process cannot. */
 type LockKind = "exclusive" | "shared"
 
 interface HeldLock {
@@ -261,7 +259,6 @@ export const checkEpoch = (db: Database.Database, file: string, log: LogFormat):
   return { epoch, difference: `its log ends at ${lastSeq}, and ended at ${record.lastSeq} before` }
 }
 
-/** Gives the log in a database a new epoch, and returns it. */
 export const newEpoch = (db: Database.Database, file: string, log: LogFormat): string => {
   const epoch = db.prepare<[], string>("SELECT lower(hex(randomblob(8)))").pluck().get()!
   db.prepare("INSERT OR REPLACE INTO metadata (name, value) VALUES ('epoch', ?)").run(epoch)

@@ -1,6 +1,4 @@
-/**
- * The reads of a database: short ones, those from snapshots, and the reports of pages that cannot be read.
- */
+/** The reads of a database: short ones, those from snapshots, and the reports of pages that cannot be read. */
 
 import { Clock, Effect, Exit, type Scope } from "effect"
 import * as Direct from "../../../base/Direct.ts"

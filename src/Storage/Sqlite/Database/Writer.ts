@@ -205,7 +205,6 @@ export class Writer<W, O> {
     }
   }
 
-  /** The connection, ready for a transaction. */
   private ready(mayRenewEpoch = false): Connection<W, O> {
     const connection = this.connection ?? this.open(mayRenewEpoch)
     Files.verify(this.file, connection.identity)

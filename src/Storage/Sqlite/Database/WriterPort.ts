@@ -1,6 +1,4 @@
-/**
- * Sends requests to a writer, in the calling thread or in a separate one.
- */
+/** Sends requests to a writer, in the calling thread or in a separate one. */
 import { Worker } from "node:worker_threads"
 import { type Clock, Duration, Effect, Runtime, type Scope } from "effect"
 import * as Threads from "../../../base/Process/Threads.ts"

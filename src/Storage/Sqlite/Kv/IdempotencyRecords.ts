@@ -23,7 +23,6 @@ export class IdempotencyRecords {
   private end = 0
   /** The bytes that this transaction has added, by tenant. */
   private readonly added = new Map<string, number>()
-  /** A record that was looked up and has expired. */
   private expired: (IdempotencyRecord & { readonly id: string }) | undefined
 
   constructor(

@@ -1,6 +1,4 @@
-/**
- * Rows that SQLite prints as the JSON text that their readers need.
- */
+/** Rows that SQLite prints as the JSON text that their readers need. */
 import type Database from "better-sqlite3"
 import { isUnreadable } from "../Database/DatabaseError.ts"
 

@@ -1,6 +1,4 @@
-/**
- * The format of the database of the key-value store.
- */
+/** The format of the database of the key-value store. */
 import type { Format, Migration } from "../Database/Connection.ts"
 
 /**

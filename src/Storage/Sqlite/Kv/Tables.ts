@@ -1,6 +1,4 @@
-/**
- * The tables of the key-value store as its writer changes them.
- */
+/** The tables of the key-value store as its writer changes them. */
 import type Database from "better-sqlite3"
 import * as Either from "effect/Either"
 import { expiryActor, tenantOf } from "../../../Kv/Entry.ts"

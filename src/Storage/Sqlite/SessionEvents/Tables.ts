@@ -1,6 +1,4 @@
-/**
- * The tables of the session database as its writer changes them.
- */
+/** The tables of the session database as its writer changes them. */
 import type Database from "better-sqlite3"
 import { activityOf, bitsOf } from "../../../Gateway/SessionEvents/ActivityBits.ts"
 import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"

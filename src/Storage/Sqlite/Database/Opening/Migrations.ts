@@ -1,6 +1,4 @@
-/**
- * Migrates a database file to the newest schema. Loaded only if a file is created or migrated.
- */
+/** Migrates a database file to the newest schema. Loaded only if a file is created or migrated. */
 import * as Migrator from "@effect/sql/Migrator"
 import * as SqlClient from "@effect/sql/SqlClient"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"

@@ -107,7 +107,6 @@ const freePath = (directory: string, name: string): string => {
   }
 }
 
-/** A name in a directory that does not exist. */
 export const freeName = (directory: string, name: string): string => basename(freePath(directory, name))
 
 const putBack = (directory: string, aside: string): void => {
