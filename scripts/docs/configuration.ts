@@ -9,20 +9,15 @@ import { replaceSection, table } from "./Markdown.ts"
 
 const page = new URL("../../docs/reference/configuration.md", import.meta.url)
 
-/** What is allowed without what each row would repeat. */
-const briefly = (allowed: string): string =>
-  allowed.replace(/^a whole number from /, "").replace(/ such as 7 days, 12 hours or 30 seconds$/, "")
-
 const variables = (): string => {
   // Declares the settings.
   help()
   return table(
-    ["variable", "default", "meaning", "allowed"],
-    Setting.all().map(({ name, description, allowed, default: shown }) => [
+    ["variable", "default", "meaning"],
+    Setting.all().map(({ name, description, default: shown }) => [
       `\`${name}\``,
       shown === "" ? "" : `\`${shown}\``,
-      description,
-      briefly(allowed)
+      description
     ])
   )
 }
