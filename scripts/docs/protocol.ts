@@ -44,22 +44,14 @@ const requests = (): string =>
 
 const answers = (): string =>
   table(
-    ["answer", "meaning", "fields"],
-    Object.keys(Examples.answers).map(type => {
-      const name = schemaName(type, "Answer")
-      // The table of requests names the answer of each.
-      const rest = meaning(name).replace(/^Answers [^.]*`\. ?/, "")
-      return [code(type), rest, fieldsOf(name, "type", "id")]
-    })
+    ["answer", "fields"],
+    Object.keys(Examples.answers).map(type => [code(type), fieldsOf(schemaName(type, "Answer"), "type", "id")])
   )
 
 const events = (): string =>
   table(
-    ["event", "meaning", "fields"],
-    Protocol.eventTypes.map(type => {
-      const name = schemaName(type, "Event")
-      return [code(type), meaning(name), fieldsOf(name, "type", "turnId")]
-    })
+    ["event", "fields"],
+    Protocol.eventTypes.map(type => [code(type), fieldsOf(schemaName(type, "Event"), "type", "turnId")])
   )
 
 const errors = (): string =>

@@ -154,7 +154,7 @@ export class Requests {
   /** Runs work on the network until the signal aborts. Its failures are typed. */
   async attempt<A>(signal: AbortSignal, work: () => Promise<A>): Promise<A> {
     try {
-      // A `fetch` may lose the signal once the headers are there.
+      // A `fetch` may lose the signal after the headers.
       return await abortable(work(), signal)
     } catch (cause) {
       signal.throwIfAborted()

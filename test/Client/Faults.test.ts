@@ -68,7 +68,7 @@ describe("an event stream", () => {
     })
   })
 
-  it("ends at once, and with it its connection, on a runtime whose `fetch` loses the signal once the headers are there", async () => {
+  it("ends at once, and with it its connection, on a runtime whose `fetch` loses the signal after the headers", async () => {
     let isClosed = false
     const stream = streaming((_, response) => {
       response.writeHead(200, { "content-type": "text/event-stream" }).write(event(1))

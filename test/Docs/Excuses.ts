@@ -21,12 +21,6 @@ export const excuses: ReadonlyArray<Excuse> = [
     reason: "It downloads; test/Package installs the package with the same peers, and starts it in an empty directory."
   },
   {
-    page: "README.md",
-    starts: "npm run load:cities",
-    reason: "It takes a minute; test/Load.test.ts has its parts, and reads the same cities."
-  },
-  { page: "README.md", starts: "npm ci && npm test", reason: "These are the tests." },
-  {
     page: "docs/use/ag-ui-agents.md",
     starts: "npx causewayd dev --agent",
     reason: "It downloads the package; test/app/Agents.test.ts starts the service with the same agent."

@@ -17,6 +17,7 @@ const runners: ReadonlyArray<readonly [page: string, language: string, test: str
   ["docs/use/cli.md", "sh", "test/Docs/Commands.system.test.ts"],
   ["docs/use/cli.md", "json", "test/Docs/Settings.test.ts"],
   ["docs/operate/console.md", "sh", "test/Docs/Commands.system.test.ts"],
+  ["docs/operate/deployment.md", "sh", "test/Docs/Readme.system.test.ts"],
   ["docs/operate/console.md", "ts", "test/Docs/Programs.test.ts"],
   ["docs/use/how-to.md", "nginx", "test/Docs/Settings.test.ts"],
   ["docs/use/how-to.md", "sh", "test/Docs/Commands.system.test.ts"],

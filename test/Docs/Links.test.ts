@@ -67,16 +67,18 @@ it("the links of the pages lead to existing files and headings", () => {
 
 it("README.md leads to each page", () => {
   const found = new Set(links.filter(({ page }) => page === "README.md").map(fileOf))
-  const indexes = ["docs/embed/embedding.md", "docs/contribute/decisions/README.md"]
+  const indexes = ["CONTRIBUTING.md", "docs/embed/embedding.md", "docs/contribute/decisions/README.md"]
   const behind = new Set([...found, ...links.filter(({ page }) => indexes.includes(page)).map(fileOf)])
   expect(pages.filter(page => page !== "README.md" && !behind.has(page))).toEqual([])
 })
 
+it("the pages begin with their readers", () => {
+  expect(pages.filter(page => page !== "README.md" && !/^# .*\n\nFor /.test(read(page)))).toEqual([])
+})
+
 it("the pages of the package lead to none that only the repository has", () => {
-  const isInside = (file: string) => /^(?:docs\/contribute|CONTRIBUTING)/.test(file)
-  expect(links.filter(link => link.page.startsWith("docs/") && !isInside(link.page) && isInside(fileOf(link)))).toEqual(
-    []
-  )
+  const isPacked = (file: string) => /^(?:README\.md$|docs\/(?!contribute|images))/.test(file)
+  expect(links.filter(link => link.page !== "README.md" && isPacked(link.page) && !isPacked(fileOf(link)))).toEqual([])
 })
 
 /** The names in the first column of the table. */

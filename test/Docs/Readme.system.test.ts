@@ -7,14 +7,14 @@ import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { fencesIn, read } from "./Page.ts"
 import { type Block, blocksIn, shell } from "./Shell.ts"
 
-const page = "README.md"
+/** The commands of each page, apart where it says to stop with Ctrl-C what runs. */
+const parts: ReadonlyArray<ReadonlyArray<Block>> = ["README.md", "docs/operate/deployment.md"].flatMap(page =>
+  read(page)
+    .split(/^.*Ctrl-C.*$/m)
+    .map(text => blocksIn(fencesIn(page, text)))
+)
 
-/** The commands between the places at which the page says to stop with Ctrl-C what runs. */
-const parts: ReadonlyArray<ReadonlyArray<Block>> = read(page)
-  .split(/^.*Ctrl-C.*$/m)
-  .map(text => blocksIn(fencesIn(page, text)))
-
-it.live("README.md: its commands do what it says, in its order and in one directory", () =>
+it.live("README.md, then docs/operate/deployment.md: their commands do what they say, in one directory", () =>
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory
     const { run } = yield* shell(directory)
