@@ -1,4 +1,4 @@
-/** Services that share one PostgreSQL. test/history/Postgres.test.ts has nodes and databases that fail. */
+/** Services that share one PostgreSQL. test/history/Postgres.system.test.ts has nodes and databases that fail. */
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Fiber, Option, Random, Stream } from "effect"
 import { createDatabase } from "./postgres/Databases.ts"

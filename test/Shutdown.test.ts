@@ -175,7 +175,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     together
   )
 
-  it.scoped(
+  onlyLong(it.scoped)(
     "gracefully, if the collector of traces does not answer",
     () =>
       Effect.gen(function* () {

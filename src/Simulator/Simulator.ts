@@ -15,12 +15,12 @@ import * as Platform from "./Platform.ts"
 import * as SimulatedService from "./SimulatedService.ts"
 import { type Operation, type Received, Service, TrafficLog } from "./TrafficLog.ts"
 
+export { ListenFailed } from "../Http/ListenFailed.ts"
 export type { Fault } from "./Fault.ts"
 export type { EventBody } from "./Instance.ts"
 export type { Format, Limits, Options } from "./Options.ts"
 export { commands } from "./Script.ts"
 export type { Operation, Service } from "./TrafficLog.ts"
-export type { ListenFailed }
 
 /** A command that cannot be executed. */
 export class ControlRefused extends Schema.TaggedError<ControlRefused>()("ControlRefused", {

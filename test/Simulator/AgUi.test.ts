@@ -30,7 +30,7 @@ describe("the simulated agent", () => {
     const hanging = yield* Effect.fork(client.say("/hang", "run-5"))
     yield* client.until(({ runId, type }) => type === "RUN_STARTED" && runId === "run-5")
     client.agent.abortRun()
-    yield* Fiber.interrupt(hanging)
+    yield* Fiber.join(hanging)
     const { instances } = yield* awaitState(({ instances }) => instances[0]?.turns === 4)
     assert.lengthOf(instances, 1)
     expect((yield* client.say("/crash", "run-6")).last).toMatchObject({ type: "RUN_ERROR", code: "instance_lost" })

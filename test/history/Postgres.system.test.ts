@@ -6,7 +6,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Random } from "effect"
 import * as Databases from "../postgres/Databases.ts"
 import * as Server from "../postgres/Server.ts"
-import { isLong, isSoak, onlyLong, times } from "../Scale.ts"
+import { isSoak, times } from "../Scale.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
@@ -49,7 +49,7 @@ layer(Environment.layer, { excludeTestServices: true })(
   `the service on PostgreSQL ${Server.reasonToSkip ?? ""}`,
   it => {
     // Processes take long to start.
-    for (const count of isSoak ? [2, 3] : isLong ? [3] : [2]) {
+    for (const count of isSoak ? [2, 3] : [3]) {
       it.scoped.skipIf(Server.reasonToSkip !== undefined)(
         `keeps its promises to concurrent clients of ${count} nodes that are killed and paused`,
         () =>
@@ -57,7 +57,7 @@ layer(Environment.layer, { excludeTestServices: true })(
             const random = Random.make(`${seed} failures of ${count} nodes`)
             const { database, nodes } = yield* start(count)
             const failures = 3 * times(1)
-            const between = (isLong ? 170 : 60) * count
+            const between = 170 * count
             const history = yield* Workload.run(
               {
                 ...{ seed: `${seed} ${count}`, nodes, key: Service.key, clients: 16, clockError: 100 },
@@ -91,12 +91,12 @@ layer(Environment.layer, { excludeTestServices: true })(
       )
     }
 
-    onlyLong(it.scoped.skipIf(Server.reasonToSkip !== undefined))(
+    it.scoped.skipIf(Server.reasonToSkip !== undefined)(
       "has another log after a standby was promoted that lacks the last writes, which followers learn from its epoch",
       () =>
         Effect.gen(function* () {
           const { database, nodes } = yield* start(2)
-          const between = isLong ? 150 : 60
+          const between = 150
           const history = yield* Workload.run(
             {
               ...{ seed: `${seed} promoted`, nodes, key: Service.key, clients: 8, clockError: 100 },
