@@ -115,7 +115,7 @@ const make = (
         const connection = yield* AgentConnection.make({
           // The id of a session is unique within its tenant.
           threadId: `${tenant}-${sessionId}`,
-          open: input => agent.run(input, breakers(tenant, agentType)),
+          run: (input, follow) => agent.run(input, breakers(tenant, agentType), follow),
           conversation: histories.read(tenant, sessionId),
           history: settings.history,
           times

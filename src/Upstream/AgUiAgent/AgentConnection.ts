@@ -11,7 +11,7 @@ import { EventQueue } from "../EventQueue.ts"
 import { largeEvents, rejectedFrames } from "../InstanceConnection.ts"
 import { OversizedFrame, type PlatformFrame } from "../PlatformEvent.ts"
 import { UpstreamFailure } from "../Resilience/UpstreamFailure.ts"
-import { Malformed, type OpenRun, type RunInput, type Times } from "./Agent.ts"
+import type { Follow, OpenRun, RunInput, Times } from "./Agent.ts"
 import * as History from "./History.ts"
 import * as Interrupts from "./Interrupts.ts"
 import type { HistoryUnavailable } from "./SessionHistory.ts"
@@ -20,7 +20,8 @@ import { Translation } from "./Translation.ts"
 /** The agent of a session, and what it gets. */
 export interface Options {
   readonly threadId: string
-  readonly open: (input: RunInput) => Effect.Effect<OpenRun, UpstreamFailure, Scope.Scope>
+  /** Runs the agent; see `Agent.run`. */
+  readonly run: (input: RunInput, follow: Follow<Ending>) => Effect.Effect<Option.Option<Ending>, UpstreamFailure>
   readonly conversation: Effect.Effect<Conversation, HistoryUnavailable>
   readonly history: History.Limits
   readonly times: Times
@@ -35,30 +36,33 @@ type AnswerFrame = Extract<PlatformFrame, { readonly type: "answer" }>
  */
 const acceptance = Duration.seconds(5)
 
-/** How long an agent that has ended its run may take to end its stream, or to continue. */
-const finishMillis = 2000
+/** How often the time limits of a run are looked at, at least. */
+const watchMillis = 2000
 
 /** Whether a failure proves that the agent has not run. */
 const isRefusal = ({ isUnreached, reason, statusCode = 0 }: UpstreamFailure): boolean =>
   isUnreached === true || reason === "circuit_open" || (reason === "status" && statusCode >= 300 && statusCode < 500)
 
 /** How a turn ends that has failed by no event of the agent. */
-interface Ending {
+export interface Ending {
   readonly code: string
   readonly message: string
 }
 
-const endingOf = (failure: UpstreamFailure): Ending => {
+/** `isAnswered`: the agent has begun to answer. */
+const endingOf = (failure: UpstreamFailure, isAnswered = false): Ending => {
   const { message, reason } = failure
-  if (isRefusal(failure)) return { code: "agent_unavailable", message }
+  if (!isAnswered && isRefusal(failure)) return { code: "agent_unavailable", message }
+  if (isAnswered && reason === "timeout") return { code: "timeout", message }
   if (reason === "malformed" || reason === "too_large") return { code: "agent_malformed", message }
   return { code: "delivery_unknown", message: `${message}. It is not known what the agent has done` }
 }
 
-const broken: Ending = {
-  code: "delivery_unknown",
-  message: "The agent's stream ended before its run. It is not known what the agent has done"
-}
+const broken = new UpstreamFailure({
+  operation: "run",
+  reason: "connection",
+  message: "The agent's stream ended before its run"
+})
 
 /** A turn, from its message to its end. */
 class Turn {
@@ -87,6 +91,11 @@ class Turn {
     this.isSent = true
     Deferred.unsafeDone(this.sent, Effect.void)
   }
+}
+
+/** When the newest event of a run has arrived, in monotonic milliseconds; none while it waits for the session. */
+interface Silence {
+  since: number | undefined
 }
 
 const listOf = (value: unknown): ReadonlyArray<unknown> => (Array.isArray(value) ? value : [])
@@ -163,18 +172,17 @@ class AgentConnection {
   }
 
   private work(turn: Turn, resume: ReadonlyArray<Interrupts.Resume> | undefined): Effect.Effect<void> {
+    let isAnswered = false
     return Effect.gen(this, function* () {
       const input = yield* this.inputOf(turn, resume)
-      const run = yield* this.options.open(input)
-      turn.accept()
-      const ended = yield* Effect.raceFirst(Effect.raceFirst(this.read(turn, run), run.abandoned), this.watch(turn))
-      const isFinished = turn.translation.state.is === "finished"
-      if (isFinished || ended === undefined) run.settle()
-      for (const event of turn.translation.close()) this.events.offer(event)
-      if (!isFinished && ended !== undefined) yield* this.onBroken(turn, ended)
+      const cut = yield* this.options.run(input, run => {
+        isAnswered = true
+        turn.accept()
+        return this.follow(turn, run)
+      })
+      if (Option.isSome(cut)) yield* this.onBroken(turn, cut.value)
     }).pipe(
-      Effect.scoped,
-      Effect.catchAll(failure => this.onFailure(turn, failure)),
+      Effect.catchAll(failure => this.onFailure(turn, failure, isAnswered)),
       Effect.catchAllCause(cause =>
         Cause.isInterruptedOnly(cause)
           ? Effect.failCause(cause)
@@ -191,14 +199,18 @@ class AgentConnection {
     return Effect.map(conversation, (all): RunInput => {
       const later = new Set(this.waiting.map(({ turnId }) => turnId))
       const messages = History.messagesFor(all, { turnId: turn.turnId, later }, history)
-      turn.translation.learn(History.idsOf(messages))
       const given = isObject(turn.input) ? turn.input : {}
+      const tools = listOf(given.tools)
+      turn.translation.learn(
+        messages,
+        tools.flatMap(tool => (isObject(tool) ? [tool.name] : []))
+      )
       return {
         threadId,
         runId: turn.runs === 1 ? turn.turnId : `${turn.turnId}-${turn.runs}`,
         state: given.state ?? {},
         messages: [...listOf(given.messages).filter(isObject), ...messages],
-        tools: listOf(given.tools),
+        tools,
         context: listOf(given.context),
         forwardedProps: given.forwardedProps ?? {},
         ...(resume === undefined ? {} : { resume })
@@ -210,49 +222,55 @@ class AgentConnection {
     )
   }
 
-  /** When the newest event of a run has arrived, in monotonic milliseconds; none while it waits for the session. */
-  private newest: number | undefined
+  /** Follows a run until an event has ended it, or something that is no event. */
+  private follow(turn: Turn, run: OpenRun): Effect.Effect<Option.Option<Ending>, UpstreamFailure> {
+    const silence: Silence = { since: undefined }
+    const end = Effect.raceFirst(this.watch(silence), run.abandoned)
+    return Effect.raceFirst(Effect.as(this.read(turn, run, silence), Option.none()), Effect.asSome(end))
+  }
 
-  /** Passes on the events of a run until it has ended. Returns how it ended if that was no event. */
-  private read(turn: Turn, { next }: OpenRun): Effect.Effect<Ending | undefined, UpstreamFailure> {
+  /** Passes on the events of a run until one has ended it. */
+  private read({ translation }: Turn, { next }: OpenRun, silence: Silence): Effect.Effect<void, UpstreamFailure> {
     return Effect.gen(this, function* () {
       for (;;) {
-        this.newest = yield* Monotonic.millis
+        silence.since = yield* Monotonic.millis
         const received = yield* next
-        this.newest = undefined
+        silence.since = undefined
         for (const one of received) {
-          if (one instanceof Malformed) {
-            yield* Metric.increment(rejectedFrames)
-            return { code: "agent_malformed", message: `The agent sent an event that ${one.problem}` }
-          }
+          if (one instanceof UpstreamFailure) return yield* Effect.zipRight(Metric.increment(rejectedFrames), one)
           if (one instanceof OversizedFrame) yield* Metric.increment(largeEvents)
-          for (const event of one instanceof OversizedFrame ? [one.event] : turn.translation.add(one)) {
+          for (const event of one instanceof OversizedFrame ? [one.event] : translation.add(one)) {
             yield* this.events.awaitRoom
             this.events.offer(event)
           }
-          if (["ended", "asking"].includes(turn.translation.state.is)) return undefined
+          if (translation.state.is === "ended" || translation.state.is === "asking") return
         }
       }
     }).pipe(
-      Effect.catchAll(end => (Option.isNone(end) ? Effect.succeed(broken) : Effect.fail(end.value)))
-    ) as Effect.Effect<Ending | undefined, UpstreamFailure>
+      Effect.catchAll(end => {
+        if (end instanceof UpstreamFailure) return end
+        if (Option.isSome(end)) return end.value
+        if (translation.state.is !== "calling") return broken
+        for (const event of translation.complete()) this.events.offer(event)
+        return Effect.void
+      })
+    )
   }
 
-  /** Ends when a run takes too long, or when the agent is silent for too long. */
-  private watch(turn: Turn): Effect.Effect<Ending> {
-    const { run, silence } = this.options.times
-    return Effect.gen(this, function* () {
+  /** Ends when a run takes too long, and fails when the agent is silent for too long. */
+  private watch(silence: Silence): Effect.Effect<Ending, UpstreamFailure> {
+    const { run, silence: longest } = this.options.times
+    return Effect.gen(function* () {
       const end = (yield* Monotonic.millis) + Duration.toMillis(run)
       for (;;) {
         const now = yield* Monotonic.millis
-        const { state } = turn.translation
-        const isLast = state.is === "finished" && !state.isCalling
-        const silent = (this.newest ?? now) + (isLast ? finishMillis : Duration.toMillis(silence))
+        const silent = (silence.since ?? now) + Duration.toMillis(longest)
         if (now >= end) return { code: "timeout", message: `The run took more than ${Monotonic.words(run)}` }
         if (now >= silent) {
-          return { code: "timeout", message: `The agent has sent nothing for ${Monotonic.words(silence)}` }
+          const message = `The agent has sent nothing for ${Monotonic.words(longest)}`
+          return yield* new UpstreamFailure({ operation: "run", reason: "timeout", message })
         }
-        yield* Effect.sleep(Math.min(Math.ceil(Math.min(end, silent) - now), finishMillis))
+        yield* Effect.sleep(Math.min(Math.ceil(Math.min(end, silent) - now), watchMillis))
       }
     })
   }
@@ -263,10 +281,10 @@ class AgentConnection {
     return Effect.annotateLogs(Effect.logWarning("A run of an agent broke off"), { threadId, reason: ending.message })
   }
 
-  private onFailure(turn: Turn, failure: UpstreamFailure): Effect.Effect<void> {
+  private onFailure(turn: Turn, failure: UpstreamFailure, isAnswered: boolean): Effect.Effect<void> {
     if (turn.isSent || !isRefusal(failure)) {
       turn.accept()
-      return this.onBroken(turn, endingOf(failure))
+      return this.onBroken(turn, endingOf(failure, isAnswered))
     }
     turn.refusal = failure
     Deferred.unsafeDone(turn.sent, failure)

@@ -1,23 +1,25 @@
 /**
  * The events of AG-UI as events of the agent platform. Pure.
  *
- * It is lenient: an event that does not fit what came before changes nothing, and unknown ones are counted as dropped. A
- * turn starts once and ends at most once, whatever the agent sends.
+ * It is lenient: text comes even if its message has no start, and unknown events are counted as dropped. A turn starts once
+ * and ends at most once, whatever the agent sends.
  */
 import { Either } from "effect"
-import { planActivity } from "../../AgUi/Messages.ts"
+import { contentOf, planActivity } from "../../AgUi/Messages.ts"
+import type { Message } from "../../AgUi/Protocol.ts"
 import { isObject, type JsonObject, parseWellFormed } from "../../base/Json/Parsing.ts"
 import type { PlatformEvent } from "../PlatformEvent.ts"
+import { identifierOf } from "./Identifier.ts"
 import * as Interrupts from "./Interrupts.ts"
 
 /** What a run has come to. */
 export type State =
   | { readonly is: "running" }
   /**
-   * The run has ended, and the turn ends with the stream: some agents end a run with each answer of their model, and continue
-   * when their tools have run. `isCalling`: calls have no result.
+   * The run has ended and calls of the agent's own tools have no result. Some agents end a run with each answer of their
+   * model, and continue in the same stream when their tools have run; otherwise the turn ends with the stream.
    */
-  | { readonly is: "finished"; readonly isCalling: boolean }
+  | { readonly is: "calling" }
   /** The turn has ended. */
   | { readonly is: "ended" }
   /** The run has ended, and the turn continues after a person has answered. */
@@ -34,8 +36,11 @@ const shape = { levels: 1000, members: 32_768 }
 /** Open messages, calls and steps of a turn, of each; further ones are dropped. */
 const maxKept = 10_000
 
-/** Ids of messages and calls that are kept, of those that the agent was sent and of its own. */
-const maxKnown = 200_000
+/** Calls and results of a turn that are kept, to recognize them in a snapshot of messages. */
+const maxSeen = 200_000
+
+/** Events after which a run that had ended continues. */
+const continuing = /_(?:STARTED|START|CONTENT|ARGS|CHUNK|RESULT)$/
 
 interface Call {
   readonly name: string
@@ -65,25 +70,26 @@ type Kind = keyof typeof kinds
 export class Translation {
   private current: State = { is: "running" }
   private isStarted = false
-  /** By kind and id. */
-  private readonly texts = new Map<string, readonly [kind: Kind, id: string]>()
+  /** By kind and id. Those that are not the agent's, such as messages of users, are left out. */
+  private readonly texts = new Map<string, { readonly kind: Kind; readonly id: string; readonly isLeftOut: boolean }>()
   private readonly calls = new Map<string, Call>()
-  /** Complete calls without a result. */
+  /** Complete calls of the agent's own tools without a result. */
   private readonly pending = new Set<string>()
   /** Open steps, the oldest first. */
   private steps: Array<{ readonly id: string; readonly name: string }> = []
   private count = 0
   /** What the last chunk belongs to, which has no event of its own for its end. */
   private chunk: { readonly kind: Kind | "call"; readonly id: string } | undefined
-  /** The message of the events of thoughts in the form without ids. */
-  private thought = ""
-  /** Whether the agent has sent messages as events, and not only as a whole. */
-  private hasStreamed = false
+  /** What the agent has sent as events, and not only as a whole. */
+  private readonly streamed = new Set<Kind | "call">()
+  /** The texts of the last snapshot, by kind and id. */
+  private whole = new Map<string, string>()
+  /** Calls and results, by their ids. */
+  private readonly seen = new Set<string>()
   private out: Array<PlatformEvent> = []
   private input: PlatformEvent | undefined
-
-  /** The ids of messages and calls that are not new. */
-  private readonly known = new Set<string>()
+  private history: ReadonlyArray<Message> = []
+  private clientTools: ReadonlySet<unknown> = new Set()
 
   constructor(private readonly turnId: string) {}
 
@@ -93,17 +99,20 @@ export class Translation {
 
   /** Continues the turn, by a run with the answers. */
   resume(): void {
+    this.pending.clear()
     if (this.current.is === "asking") this.current = { is: "running" }
   }
 
-  learn(ids: Iterable<string>): void {
-    for (const id of ids) if (this.known.size < maxKnown) this.known.add(id)
+  /** What the agent was sent: messages, and the names of the tools that the client runs. */
+  learn(history: ReadonlyArray<Message>, clientTools: ReadonlyArray<unknown>): void {
+    this.history = history
+    this.clientTools = new Set(clientTools)
   }
 
   /** The events that an event of AG-UI becomes. There are none after the end of the run. */
   add(event: PlatformEvent): ReadonlyArray<PlatformEvent> {
-    if (this.current.is === "finished" && event.type !== "RUN_FINISHED") this.current = { is: "running" }
-    if (this.current.is !== "running") return []
+    if (this.current.is === "calling" && continuing.test(event.type)) this.current = { is: "running" }
+    if (this.current.is === "ended" || this.current.is === "asking") return []
     this.input = event
     if (!this.isStarted) {
       this.isStarted = true
@@ -118,15 +127,15 @@ export class Translation {
     return this.take()
   }
 
-  /** Ends the turn after its run, at the end of the stream. */
-  close(): ReadonlyArray<PlatformEvent> {
-    return this.current.is === "finished" ? this.finish({ type: "turn.completed" }) : []
+  /** Ends the turn with the stream. */
+  complete(): ReadonlyArray<PlatformEvent> {
+    return this.finish({ type: "turn.completed" })
   }
 
-  /** Ends the turn, unless it has ended. */
+  /** Ends the turn, unless it has ended. It is complete if its last run has ended. */
   fail(code: string, message: string, retryable = true): ReadonlyArray<PlatformEvent> {
-    return this.current.is === "finished"
-      ? this.close()
+    return this.current.is === "calling"
+      ? this.complete()
       : this.finish({ type: "turn.failed", code, message, retryable })
   }
 
@@ -168,42 +177,51 @@ export class Translation {
 
   private closeAll(): void {
     this.chunk = undefined
-    for (const [kind, id] of this.texts.values()) this.endText(kind, id)
+    for (const { id, kind } of this.texts.values()) this.endText(kind, id)
     for (const id of this.calls.keys()) this.endCall(id)
   }
 
   // Texts
 
-  startText(kind: Kind, id: unknown, role?: unknown): void {
-    if (text(id) === undefined || this.texts.has(`${kind} ${id}`)) return
-    // A message of another role is not the agent's.
-    if (role !== undefined && role !== null && role !== "assistant" && role !== "reasoning") return
-    if (this.texts.size < maxKept) this.texts.set(`${kind} ${id}`, [kind, id as string])
-    this.learn([id as string])
-    this.hasStreamed = true
-    this.emit({ type: `${kinds[kind].type}.start`, [kinds[kind].name]: id })
+  /** The text of an id; without one the newest that is open. */
+  private openText(kind: Kind, id: unknown) {
+    const name = identifierOf(id)
+    return name === undefined
+      ? [...this.texts.values()].findLast(open => open.kind === kind)
+      : this.texts.get(`${kind} ${name}`)
   }
 
-  addText(kind: Kind, id: unknown, delta: unknown): void {
-    if (typeof delta !== "string" || !this.texts.has(`${kind} ${String(id)}`)) return this.drop("TEXT")
-    const { name, type } = kinds[kind]
-    const sent = this.input?.asSent
-    const payload = { type: `${type}.delta`, [name]: id, delta }
-    this.emit(payload, sent === undefined ? undefined : { ...payload, delta: sent.delta })
+  startText(kind: Kind, id: unknown, role?: unknown): string {
+    const name = identifierOf(id) ?? `${kind}-${++this.count}`
+    const key = `${kind} ${name}`
+    if (this.texts.has(key)) return name
+    const isLeftOut = !["assistant", "reasoning", undefined, null].includes(role as string)
+    if (this.texts.size < maxKept) this.texts.set(key, { kind, id: name, isLeftOut })
+    if (!isLeftOut) this.emit({ type: `${kinds[kind].type}.start`, [kinds[kind].name]: name })
+    return name
   }
 
-  endText(kind: Kind, id: unknown): void {
-    if (this.texts.delete(`${kind} ${String(id)}`)) {
-      this.emit({ type: `${kinds[kind].type}.complete`, [kinds[kind].name]: id })
-    }
+  addText(kind: Kind, messageId: unknown, delta: unknown): void {
+    if (typeof delta !== "string") return this.drop("TEXT")
+    const open = this.openText(kind, messageId)
+    if (open?.isLeftOut === true) return
+    const id = open?.id ?? this.startText(kind, messageId)
+    this.streamed.add(kind)
+    this.write({ type: `${kinds[kind].type}.delta`, [kinds[kind].name]: id }, delta)
+  }
+
+  endText(kind: Kind, messageId: unknown): void {
+    const open = this.openText(kind, messageId)
+    if (open === undefined) return
+    this.texts.delete(`${kind} ${open.id}`)
+    if (!open.isLeftOut) this.emit({ type: `${kinds[kind].type}.complete`, [kinds[kind].name]: open.id })
   }
 
   /** A piece of a text that names its message only at first. */
   chunkText(kind: Kind, { delta, messageId, role }: JsonObject): void {
-    const id = text(messageId) ?? (this.chunk?.kind === kind ? this.chunk.id : undefined)
-    if (id === undefined) return
-    if (this.chunk?.kind !== kind || this.chunk.id !== id) this.endChunk()
-    this.startText(kind, id, role)
+    const named = identifierOf(messageId) ?? (this.chunk?.kind === kind ? this.chunk.id : undefined)
+    if (named === undefined || this.chunk?.kind !== kind || this.chunk.id !== named) this.endChunk()
+    const id = this.startText(kind, named, role)
     this.chunk = { kind, id }
     if (text(delta) !== undefined) this.addText(kind, id, delta)
   }
@@ -216,46 +234,38 @@ export class Translation {
     else this.endText(chunk.kind, chunk.id)
   }
 
-  startThought(): void {
-    this.thought = `thought-${++this.count}`
-    this.startText("thinking", this.thought)
-  }
-
-  addThought(delta: unknown): void {
-    this.addText("thinking", this.thought, delta)
-  }
-
-  endThought(): void {
-    this.endText("thinking", this.thought)
+  /** Emits a piece of a text, with the halves of characters that it may have. */
+  private write(payload: Payload, delta: string): void {
+    const sent = this.input?.asSent?.delta
+    this.emit({ ...payload, delta }, typeof sent === "string" ? { ...payload, delta: sent } : undefined)
   }
 
   // Tools
 
-  startCall({ parentMessageId, toolCallId, toolCallName }: JsonObject): void {
-    const [callId, name] = [text(toolCallId), text(toolCallName)]
-    if (callId === undefined || name === undefined || this.calls.has(callId)) return
+  startCall({ toolCallId, toolCallName }: JsonObject): void {
+    const callId = identifierOf(toolCallId)
+    if (callId === undefined || this.calls.has(callId)) return
+    const name = text(toolCallName) ?? "unknown"
     if (this.calls.size < maxKept) this.calls.set(callId, { name, text: "" })
-    this.learn([text(parentMessageId) ?? callId])
-    this.hasStreamed = true
+    this.isNew(`call ${callId}`)
     this.emit({ type: "tool.call.start", callId, name })
   }
 
   addArguments(id: unknown, delta: unknown): void {
-    const call = this.calls.get(String(id))
-    if (call === undefined || typeof delta !== "string") return
+    const callId = identifierOf(id) ?? ""
+    const call = this.calls.get(callId)
+    if (call === undefined || typeof delta !== "string") return this.drop("TOOL_CALL_ARGS")
     if (call.text.length <= longestArguments) call.text += delta
-    const sent = this.input?.asSent
-    const payload = { type: "tool.call.delta", callId: id, delta }
-    this.emit(payload, sent === undefined ? undefined : { ...payload, delta: sent.delta })
+    this.write({ type: "tool.call.delta", callId }, delta)
   }
 
   endCall(id: unknown): void {
-    const callId = String(id)
+    const callId = identifierOf(id) ?? ""
     const call = this.calls.get(callId)
     if (call === undefined) return
     this.calls.delete(callId)
-    if (this.pending.size < maxKept) this.pending.add(callId)
     const { name, text: written } = call
+    if (this.pending.size < maxKept && !this.clientTools.has(name)) this.pending.add(callId)
     const args =
       written.length > longestArguments
         ? Either.left("")
@@ -265,25 +275,36 @@ export class Translation {
     this.emit({ type: "tool.call", callId, name, ...(Either.isRight(args) ? { args: args.right } : {}) })
   }
 
+  startStreamedCall(payload: JsonObject): void {
+    this.streamed.add("call")
+    this.startCall(payload)
+  }
+
   chunkCall(payload: JsonObject): void {
-    const id = text(payload.toolCallId) ?? (this.chunk?.kind === "call" ? this.chunk.id : undefined)
-    if (id === undefined) return
+    const id = identifierOf(payload.toolCallId) ?? (this.chunk?.kind === "call" ? this.chunk.id : undefined)
+    if (id === undefined) return this.drop("TOOL_CALL_CHUNK")
     if (this.chunk?.kind !== "call" || this.chunk.id !== id) this.endChunk()
-    this.startCall({ ...payload, toolCallId: id })
+    this.startStreamedCall({ ...payload, toolCallId: id })
     this.chunk = { kind: "call", id }
     if (text(payload.delta) !== undefined) this.addArguments(id, payload.delta)
   }
 
-  result({ content, messageId, metadata, toolCallId }: JsonObject): void {
-    const callId = text(toolCallId)
-    if (callId === undefined) return
+  result({ content, metadata, toolCallId }: JsonObject): void {
+    const callId = identifierOf(toolCallId)
+    if (callId === undefined) return this.drop("TOOL_CALL_RESULT")
     this.endCall(callId)
     this.pending.delete(callId)
-    if (text(messageId) !== undefined) this.learn([messageId as string])
+    this.isNew(`result ${callId}`)
     const error = isObject(metadata) ? metadata["causeway.error"] : undefined
     this.emit(
       isObject(error) ? { type: "tool.error", callId, error } : { type: "tool.result", callId, result: content ?? null }
     )
+  }
+
+  private isNew(key: string): boolean {
+    if (this.seen.has(key)) return false
+    if (this.seen.size < maxSeen) this.seen.add(key)
+    return true
   }
 
   // Steps
@@ -305,30 +326,53 @@ export class Translation {
   // Messages as a whole
 
   /**
-   * The messages of the agent after the last one of a user, from an agent that sends them only as a whole. Many send them
-   * as events and then again, some with other ids.
+   * What is new in the messages after the last one of a user, from an agent that sends them only as a whole. Many send them
+   * as events and then again, some with other ids, and some use an id in several turns.
    */
   snapshot(messages: unknown): void {
-    if (!Array.isArray(messages) || this.hasStreamed) return
-    const isUser = (message: unknown) => isObject(message) && message.role === "user"
-    const last = messages.findLastIndex(isUser)
-    for (const message of messages.slice(last + 1)) if (isObject(message)) this.whole(message)
-    this.hasStreamed = false
+    if (!Array.isArray(messages)) return
+    const last = messages.findLastIndex(message => isObject(message) && message.role === "user")
+    // Without a message of a user, those that the agent was sent may be among them.
+    const before = new Map([...(last < 0 ? this.recognize() : []), ...this.whole])
+    this.whole = new Map()
+    for (const message of messages.slice(last + 1)) {
+      if (!isObject(message)) continue
+      if (message.role === "tool" && !this.seen.has(`result ${identifierOf(message.toolCallId)}`)) this.result(message)
+      if (message.role === "assistant") this.wholeText("message", message, before)
+      if (message.role === "assistant") this.wholeCalls(message)
+      if (message.role === "reasoning") this.wholeText("thinking", message, before)
+    }
   }
 
-  private whole({ content, id, role, toolCallId, toolCalls }: JsonObject): void {
-    if (text(id) === undefined || this.known.has(id as string)) return
-    if (role === "tool") return this.result({ content, messageId: id, toolCallId })
-    if (role !== "assistant") return
-    if (text(content) !== undefined) {
-      this.startText("message", id)
-      this.emit({ type: "message.delta", messageId: id, delta: content })
-      this.endText("message", id)
-    }
-    for (const call of Array.isArray(toolCalls) ? toolCalls : []) {
-      if (!isObject(call) || !isObject(call.function) || this.known.has(String(call.id))) continue
-      this.startCall({ toolCallId: call.id, toolCallName: call.function.name, parentMessageId: id })
-      this.learn([String(call.id)])
+  /** Records the calls that the agent was sent. Returns the texts, by kind and id. */
+  private recognize(): ReadonlyArray<readonly [string, string]> {
+    return this.history.flatMap(message => {
+      if (message.role === "tool") this.isNew(`result ${message.toolCallId}`)
+      if (message.role !== "assistant") return []
+      for (const { id } of message.toolCalls ?? []) this.isNew(`call ${id}`)
+      return [[`message ${identifierOf(message.id)}`, message.content ?? ""] as const]
+    })
+  }
+
+  /** A text of a snapshot, or what it has more than in the snapshot before. */
+  private wholeText(kind: Kind, message: JsonObject, before: ReadonlyMap<string, string>): void {
+    const content = contentOf(message)
+    if (content === undefined || content === "" || this.streamed.has(kind)) return
+    const key = `${kind} ${identifierOf(message.id)}`
+    const known = before.get(key) ?? ""
+    this.whole.set(key, content)
+    const rest = content.startsWith(known) ? content.slice(known.length) : content
+    if (rest === "") return
+    const { name, type } = kinds[kind]
+    const id = this.startText(kind, message.id)
+    this.emit({ type: `${type}.delta`, [name]: id, delta: rest })
+    this.endText(kind, id)
+  }
+
+  private wholeCalls({ toolCalls }: JsonObject): void {
+    for (const call of Array.isArray(toolCalls) && !this.streamed.has("call") ? toolCalls : []) {
+      if (!isObject(call) || !isObject(call.function) || this.seen.has(`call ${identifierOf(call.id)}`)) continue
+      this.startCall({ toolCallId: call.id, toolCallName: call.function.name })
       this.addArguments(call.id, call.function.arguments)
       this.endCall(call.id)
     }
@@ -383,7 +427,10 @@ export class Translation {
     }
     if (type === "cancelled") return this.end({ type: "turn.cancelled" })
     this.closeAll()
-    this.current = { is: "finished", isCalling: this.pending.size > 0 }
+    const left = isObject(outcome) ? outcome.pendingToolCallIds : undefined
+    for (const id of Array.isArray(left) ? left : []) this.pending.delete(identifierOf(id) ?? "")
+    if (this.pending.size === 0) this.end({ type: "turn.completed" })
+    else this.current = { is: "calling" }
   }
 
   failed({ code, message, metadata, usage }: JsonObject): void {
@@ -415,8 +462,8 @@ const passed: ReadonlyMap<string, string> = new Map(
 const nothing = () => {}
 
 /** What each event of AG-UI does. */
-const effects: ReadonlyMap<string, (run: Translation, payload: JsonObject) => void> = new Map(
-  Object.entries<(run: Translation, payload: JsonObject) => void>({
+const effects: ReadonlyMap<string, (run: Translation, payload: JsonObject) => unknown> = new Map(
+  Object.entries<(run: Translation, payload: JsonObject) => unknown>({
     RUN_STARTED: nothing,
     RUN_FINISHED: (run, payload) => run.finished(payload),
     RUN_ERROR: (run, payload) => run.failed(payload),
@@ -435,11 +482,11 @@ const effects: ReadonlyMap<string, (run: Translation, payload: JsonObject) => vo
     // The names before version 0.0.45 of the protocol.
     THINKING_START: nothing,
     THINKING_END: nothing,
-    THINKING_TEXT_MESSAGE_START: run => run.startThought(),
-    THINKING_TEXT_MESSAGE_CONTENT: (run, { delta }) => run.addThought(delta),
-    THINKING_TEXT_MESSAGE_END: run => run.endThought(),
+    THINKING_TEXT_MESSAGE_START: run => run.startText("thinking", undefined),
+    THINKING_TEXT_MESSAGE_CONTENT: (run, { delta }) => run.addText("thinking", undefined, delta),
+    THINKING_TEXT_MESSAGE_END: run => run.endText("thinking", undefined),
 
-    TOOL_CALL_START: (run, payload) => run.startCall(payload),
+    TOOL_CALL_START: (run, payload) => run.startStreamedCall(payload),
     TOOL_CALL_ARGS: (run, { delta, toolCallId }) => run.addArguments(toolCallId, delta),
     TOOL_CALL_END: (run, { toolCallId }) => run.endCall(toolCallId),
     TOOL_CALL_CHUNK: (run, payload) => run.chunkCall(payload),
@@ -453,9 +500,9 @@ const effects: ReadonlyMap<string, (run: Translation, payload: JsonObject) => vo
     MESSAGES_SNAPSHOT: (run, { messages }) => run.snapshot(messages),
 
     SUBAGENT_STARTED: (run, { description: task, name: agentType, subagentRunId: subagentId }) =>
-      run.emit({ type: "subagent.started", subagentId, agentType, task }),
+      run.emit({ type: "subagent.started", subagentId: identifierOf(subagentId), agentType, task }),
     SUBAGENT_FINISHED: (run, { result, subagentRunId: subagentId }) =>
-      run.emit({ type: "subagent.completed", subagentId, result }),
+      run.emit({ type: "subagent.completed", subagentId: identifierOf(subagentId), result }),
     ACTIVITY_SNAPSHOT: (run, payload) => run.activity(payload),
     CUSTOM: (run, payload) => run.custom(payload)
   })
