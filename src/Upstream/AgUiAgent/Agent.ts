@@ -53,11 +53,8 @@ export interface OpenRun {
   readonly abandoned: Effect.Effect<never, UpstreamFailure>
 }
 
-/**
- * Follows a run to its end. What it returns ends the run although the agent has not; such a run and a failed one are
- * stopped. A failure counts as one of the agent.
- */
-export type Follow<A> = (run: OpenRun) => Effect.Effect<Option.Option<A>, UpstreamFailure>
+/** Follows a run to its end. One that fails or is interrupted is stopped. */
+export type Follow = (run: OpenRun) => Effect.Effect<void, UpstreamFailure>
 
 /** The address of an agent, and what is sent there with each request. */
 export interface Options {
@@ -78,11 +75,7 @@ export interface Agent {
    * Sends a request for a run, and follows it when the header of the answer has arrived, which proves to the breakers that
    * the agent works. The end of the run counts for them too.
    */
-  readonly run: <A>(
-    input: RunInput,
-    breakers: Part,
-    follow: Follow<A>
-  ) => Effect.Effect<Option.Option<A>, UpstreamFailure>
+  readonly run: (input: RunInput, breakers: Part, follow: Follow) => Effect.Effect<void, UpstreamFailure>
 }
 
 const operation = "run"
@@ -164,7 +157,7 @@ const stopTimeout = "2 seconds"
 const stopping = (http: UpstreamHttp.UpstreamHttp, stop: HttpClientRequest.HttpClientRequest) =>
   Supervision.within(stopTimeout, Effect.ignore(http.done("stop", stop)))
 
-/** Opens the answer to a request. `stop` is sent if another gateway has answered, unless the scope ends with nothing. */
+/** Opens the answer to a request. `stop` is sent if another gateway has answered, unless the scope succeeds. */
 const open = (
   http: UpstreamHttp.UpstreamHttp,
   request: HttpClientRequest.HttpClientRequest,
@@ -181,9 +174,7 @@ const open = (
       return yield* failure("malformed", "The agent's answer is not a stream of Server-Sent Events")
     }
     if (headers[continuingHeader] !== undefined) {
-      const isOver = (exit: Exit.Exit<unknown, unknown>) =>
-        Exit.isSuccess(exit) && Option.isOption(exit.value) && Option.isNone(exit.value)
-      yield* Effect.addFinalizer(exit => (isOver(exit) ? Effect.void : stopping(http, stop)))
+      yield* Effect.addFinalizer(exit => (Exit.isSuccess(exit) ? Effect.void : stopping(http, stop)))
     }
     return yield* eventsIn(body, options)
   })

@@ -21,7 +21,7 @@ import { Translation } from "./Translation.ts"
 export interface Options {
   readonly threadId: string
   /** Runs the agent; see `Agent.run`. */
-  readonly run: (input: RunInput, follow: Follow<Ending>) => Effect.Effect<Option.Option<Ending>, UpstreamFailure>
+  readonly run: (input: RunInput, follow: Follow) => Effect.Effect<void, UpstreamFailure>
   readonly conversation: Effect.Effect<Conversation, HistoryUnavailable>
   readonly history: History.Limits
   readonly times: Times
@@ -44,7 +44,7 @@ const isRefusal = ({ isUnreached, reason, statusCode = 0 }: UpstreamFailure): bo
   isUnreached === true || reason === "circuit_open" || (reason === "status" && statusCode >= 300 && statusCode < 500)
 
 /** How a turn ends that has failed by no event of the agent. */
-export interface Ending {
+interface Ending {
   readonly code: string
   readonly message: string
 }
@@ -74,22 +74,18 @@ class Turn {
   /** Runs that were started; the newest is the one that counts. */
   runs = 0
   fiber: Fiber.Fiber<void> | undefined
-  /** Completed when the message counts as sent, or with the proof that it was not. */
+  /** Done when the message counts as sent, or with the proof that it was not, which its sender reports. */
   readonly sent = Deferred.unsafeMake<void, UpstreamFailure>(FiberId.none)
-  /** Whether it counts as sent. Until then, and only then, its sender ends the turn. */
-  isSent: boolean
-  refusal: UpstreamFailure | undefined
 
-  constructor(frame: MessageFrame, isSent: boolean) {
+  constructor(frame: MessageFrame) {
     this.turnId = frame.turnId
     this.input = frame.input
     this.translation = new Translation(frame.turnId)
-    this.isSent = isSent
   }
 
-  accept(): void {
-    this.isSent = true
+  accept(): this {
     Deferred.unsafeDone(this.sent, Effect.void)
+    return this
   }
 }
 
@@ -138,25 +134,15 @@ class AgentConnection {
         this.waiting.push(frame)
         return Effect.void
       }
-      const turn = new Turn(frame, false)
+      const turn = new Turn(frame)
       this.current = turn
-      const settled = Effect.suspend(() => {
-        if (turn.refusal !== undefined) return Effect.fail(turn.refusal)
-        turn.accept()
-        return Effect.void
-      })
-      // A sender that is gone does not end the turn.
-      const abandoned = Effect.sync(() => {
-        turn.accept()
-        if (turn.refusal !== undefined) this.fail(turn, endingOf(turn.refusal))
-      })
+      const settled = Effect.suspend(() => Deferred.await(turn.accept().sent))
+      // A sender that is gone reports nothing.
+      const reported = Effect.catchAll(settled, failure => Effect.sync(() => this.fail(turn, endingOf(failure))))
       const wait = Effect.timeoutOption(Effect.ignore(Deferred.await(turn.sent)), Duration.min(timeout, acceptance))
-      return Effect.zipRight(
-        this.run(turn),
-        Effect.zipRight(
-          Effect.onInterrupt(restore(wait), () => abandoned),
-          settled
-        )
+      return this.run(turn).pipe(
+        Effect.zipRight(Effect.onInterrupt(restore(wait), () => reported)),
+        Effect.zipRight(settled)
       )
     })
   }
@@ -175,12 +161,11 @@ class AgentConnection {
     let isAnswered = false
     return Effect.gen(this, function* () {
       const input = yield* this.inputOf(turn, resume)
-      const cut = yield* this.options.run(input, run => {
+      yield* this.options.run(input, run => {
         isAnswered = true
         turn.accept()
         return this.follow(turn, run)
       })
-      if (Option.isSome(cut)) yield* this.onBroken(turn, cut.value)
     }).pipe(
       Effect.catchAll(failure => this.onFailure(turn, failure, isAnswered)),
       Effect.catchAllCause(cause =>
@@ -223,10 +208,9 @@ class AgentConnection {
   }
 
   /** Follows a run until an event has ended it, or something that is no event. */
-  private follow(turn: Turn, run: OpenRun): Effect.Effect<Option.Option<Ending>, UpstreamFailure> {
+  private follow(turn: Turn, run: OpenRun): Effect.Effect<void, UpstreamFailure> {
     const silence: Silence = { since: undefined }
-    const end = Effect.raceFirst(this.watch(silence), run.abandoned)
-    return Effect.raceFirst(Effect.as(this.read(turn, run, silence), Option.none()), Effect.asSome(end))
+    return Effect.raceFirst(this.read(turn, run, silence), Effect.raceFirst(this.watch(silence), run.abandoned))
   }
 
   /** Passes on the events of a run until one has ended it. */
@@ -257,38 +241,33 @@ class AgentConnection {
     )
   }
 
-  /** Ends when a run takes too long, and fails when the agent is silent for too long. */
-  private watch(silence: Silence): Effect.Effect<Ending, UpstreamFailure> {
+  /** Fails when a run takes too long, or when the agent is silent for too long. */
+  private watch(silence: Silence): Effect.Effect<never, UpstreamFailure> {
     const { run, silence: longest } = this.options.times
+    const late = (message: string) => new UpstreamFailure({ operation: "run", reason: "timeout", message })
     return Effect.gen(function* () {
       const end = (yield* Monotonic.millis) + Duration.toMillis(run)
       for (;;) {
         const now = yield* Monotonic.millis
         const silent = (silence.since ?? now) + Duration.toMillis(longest)
-        if (now >= end) return { code: "timeout", message: `The run took more than ${Monotonic.words(run)}` }
-        if (now >= silent) {
-          const message = `The agent has sent nothing for ${Monotonic.words(longest)}`
-          return yield* new UpstreamFailure({ operation: "run", reason: "timeout", message })
-        }
+        if (now >= end) return yield* late(`The run took more than ${Monotonic.words(run)}`)
+        if (now >= silent) return yield* late(`The agent has sent nothing for ${Monotonic.words(longest)}`)
         yield* Effect.sleep(Math.min(Math.ceil(Math.min(end, silent) - now), watchMillis))
       }
     })
   }
 
-  private onBroken(turn: Turn, ending: Ending): Effect.Effect<void> {
-    this.fail(turn, ending)
-    const { threadId } = this.options
-    return Effect.annotateLogs(Effect.logWarning("A run of an agent broke off"), { threadId, reason: ending.message })
-  }
-
+  /** After a failure: its message was not sent, which the sender reports if it still waits, or its turn ends. */
   private onFailure(turn: Turn, failure: UpstreamFailure, isAnswered: boolean): Effect.Effect<void> {
-    if (turn.isSent || !isRefusal(failure)) {
+    const isRefused = !isAnswered && isRefusal(failure)
+    return Effect.flatMap(isRefused ? Deferred.fail(turn.sent, failure) : Effect.succeed(false), isReported => {
+      if (isReported) return Effect.void
       turn.accept()
-      return this.onBroken(turn, endingOf(failure, isAnswered))
-    }
-    turn.refusal = failure
-    Deferred.unsafeDone(turn.sent, failure)
-    return Effect.void
+      const ending = endingOf(failure, isAnswered)
+      this.fail(turn, ending)
+      const annotations = { threadId: this.options.threadId, reason: ending.message }
+      return Effect.annotateLogs(Effect.logWarning("A run of an agent broke off"), annotations)
+    })
   }
 
   private fail({ translation }: Turn, { code, message }: Ending): void {
@@ -300,7 +279,7 @@ class AgentConnection {
     // The answer of a person may come before the request of the run that has asked is closed.
     if (this.current !== turn || turn.runs !== number || turn.translation.state.is === "asking") return Effect.void
     const frame = this.waiting.shift()
-    this.current = frame === undefined ? undefined : new Turn(frame, true)
+    this.current = frame === undefined ? undefined : new Turn(frame).accept()
     return this.current === undefined ? Effect.void : this.run(this.current)
   }
 

@@ -27,6 +27,35 @@ export type State =
 
 type Payload = JsonObject & { readonly type: string }
 
+/** A text, a call or a result in a snapshot of messages. */
+interface WholePart {
+  readonly kind: Kind | "result"
+  readonly id: unknown
+  readonly content: string
+  /** The members of the event that begins it. */
+  readonly message: JsonObject
+}
+
+const known = ({ content, id, kind }: WholePart) => [keyOf(kind, id), content] as const
+
+const partsOf = (message: unknown): ReadonlyArray<WholePart> => {
+  if (!isObject(message)) return []
+  const { id, role, toolCallId, toolCalls } = message
+  const content = contentOf(message) ?? ""
+  if (role === "tool") return [{ kind: "result", id: toolCallId, content, message }]
+  if (role !== "assistant" && role !== "reasoning") return []
+  const kind = role === "assistant" ? "message" : "thinking"
+  const calls = Array.isArray(toolCalls) && role === "assistant" ? toolCalls : []
+  return [
+    ...(content === "" ? [] : [{ kind, id, content, message } as const]),
+    ...calls.flatMap((call): ReadonlyArray<WholePart> => {
+      if (!isObject(call) || !isObject(call.function)) return []
+      const { arguments: written, name } = call.function
+      return [{ kind: "call", id: call.id, content: text(written) ?? "", message: { toolCallName: name } }]
+    })
+  ]
+}
+
 /** Characters of the arguments of a call, above which they are only passed as text. */
 const longestArguments = 1024 * 1024
 
@@ -36,16 +65,8 @@ const shape = { levels: 1000, members: 32_768 }
 /** Open messages, calls and steps of a turn, of each; further ones are dropped. */
 const maxKept = 10_000
 
-/** Calls and results of a turn that are kept, to recognize them in a snapshot of messages. */
-const maxSeen = 200_000
-
 /** Events after which a run that had ended continues. */
 const continuing = /_(?:STARTED|START|CONTENT|ARGS|CHUNK|RESULT)$/
-
-interface Call {
-  readonly name: string
-  text: string
-}
 
 const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
 
@@ -59,33 +80,52 @@ const usageNames = {
   model: "model"
 } as const
 
-/** The kinds of text, with the events of the platform and the name of their ids. */
+/** What an agent writes in pieces, with the events of the platform and the name of their ids. */
 const kinds = {
-  message: { name: "messageId", type: "message" },
-  thinking: { name: "thinkingId", type: "thinking" }
+  message: { named: "messageId", type: "message" },
+  thinking: { named: "thinkingId", type: "thinking" },
+  call: { named: "callId", type: "tool.call" }
 } as const
 type Kind = keyof typeof kinds
+
+/** A text or a call that has begun. */
+interface Open {
+  readonly kind: Kind
+  readonly id: string
+  /** Of the tool that is called. */
+  readonly name: string
+  /** The arguments of a call so far. */
+  text: string
+  /** Whether it is not the agent's, such as a message of a user. */
+  readonly isLeftOut: boolean
+}
+
+const keyOf = (kind: Kind | "result", id: unknown): string => `${kind} ${identifierOf(id)}`
+
+/** The arguments of a call; none if they are no JSON. */
+const argumentsIn = (written: string): object => {
+  if (written === "") return { args: {} }
+  const args = written.length > longestArguments ? Either.left("") : parseWellFormed(written, shape)
+  return Either.isRight(args) ? { args: args.right } : {}
+}
 
 /** Translates the runs of one turn. */
 export class Translation {
   private current: State = { is: "running" }
   private isStarted = false
-  /** By kind and id. Those that are not the agent's, such as messages of users, are left out. */
-  private readonly texts = new Map<string, { readonly kind: Kind; readonly id: string; readonly isLeftOut: boolean }>()
-  private readonly calls = new Map<string, Call>()
+  /** By kind and id. */
+  private readonly open = new Map<string, Open>()
   /** Complete calls of the agent's own tools without a result. */
   private readonly pending = new Set<string>()
   /** Open steps, the oldest first. */
   private steps: Array<{ readonly id: string; readonly name: string }> = []
   private count = 0
   /** What the last chunk belongs to, which has no event of its own for its end. */
-  private chunk: { readonly kind: Kind | "call"; readonly id: string } | undefined
+  private chunked: Pick<Open, "id" | "kind"> | undefined
   /** What the agent has sent as events, and not only as a whole. */
-  private readonly streamed = new Set<Kind | "call">()
-  /** The texts of the last snapshot, by kind and id. */
-  private whole = new Map<string, string>()
-  /** Calls and results, by their ids. */
-  private readonly seen = new Set<string>()
+  private streamed = new Set<Kind | "result">()
+  /** What the last snapshot had, by kind and id. */
+  private whole: ReadonlyMap<string, string> = new Map()
   private out: Array<PlatformEvent> = []
   private input: PlatformEvent | undefined
   private history: ReadonlyArray<Message> = []
@@ -176,135 +216,85 @@ export class Translation {
   }
 
   private closeAll(): void {
-    this.chunk = undefined
-    for (const { id, kind } of this.texts.values()) this.endText(kind, id)
-    for (const id of this.calls.keys()) this.endCall(id)
+    this.chunked = undefined
+    for (const { id, kind } of this.open.values()) this.endPart(kind, id)
   }
 
-  // Texts
+  // Texts and calls
 
-  /** The text of an id; without one the newest that is open. */
-  private openText(kind: Kind, id: unknown) {
-    const name = identifierOf(id)
-    return name === undefined
-      ? [...this.texts.values()].findLast(open => open.kind === kind)
-      : this.texts.get(`${kind} ${name}`)
+  /** One that is open; without an id the newest. */
+  private find(kind: Kind, id: unknown): Open | undefined {
+    return identifierOf(id) === undefined
+      ? [...this.open.values()].findLast(open => open.kind === kind)
+      : this.open.get(keyOf(kind, id))
   }
 
-  startText(kind: Kind, id: unknown, role?: unknown): string {
-    const name = identifierOf(id) ?? `${kind}-${++this.count}`
-    const key = `${kind} ${name}`
-    if (this.texts.has(key)) return name
-    const isLeftOut = !["assistant", "reasoning", undefined, null].includes(role as string)
-    if (this.texts.size < maxKept) this.texts.set(key, { kind, id: name, isLeftOut })
-    if (!isLeftOut) this.emit({ type: `${kinds[kind].type}.start`, [kinds[kind].name]: name })
-    return name
+  /** Begins a text or a call, unless it is open. */
+  startPart(kind: Kind, given: unknown, { role, toolCallName }: JsonObject = {}): Open {
+    const id = identifierOf(given) ?? `${kind}-${++this.count}`
+    const { named, type } = kinds[kind]
+    const known = this.open.get(keyOf(kind, id))
+    if (known !== undefined) return known
+    if (kind === "call") this.streamed.add(kind)
+    const isLeftOut = typeof role === "string" && role !== "assistant" && role !== "reasoning"
+    const name = text(toolCallName) ?? "unknown"
+    const open: Open = { kind, id, name, text: "", isLeftOut }
+    if (this.open.size < maxKept) this.open.set(keyOf(kind, id), open)
+    if (!isLeftOut) this.emit({ type: `${type}.start`, [named]: id, ...(kind === "call" ? { name } : {}) })
+    return open
   }
 
-  addText(kind: Kind, messageId: unknown, delta: unknown): void {
-    if (typeof delta !== "string") return this.drop("TEXT")
-    const open = this.openText(kind, messageId)
-    if (open?.isLeftOut === true) return
-    const id = open?.id ?? this.startText(kind, messageId)
+  /** Adds a piece. Text without a start begins by it. */
+  addPiece(kind: Kind, given: unknown, delta: unknown): void {
+    if (typeof delta !== "string") return this.drop("DELTA")
+    const { named, type } = kinds[kind]
+    const open = this.find(kind, given) ?? this.startPart(kind, given)
+    if (open.isLeftOut) return
     this.streamed.add(kind)
-    this.write({ type: `${kinds[kind].type}.delta`, [kinds[kind].name]: id }, delta)
+    if (kind === "call" && open.text.length <= longestArguments) open.text += delta
+    const payload = { type: `${type}.delta`, [named]: open.id, delta }
+    // It may have the halves of characters.
+    const sent = this.input?.asSent?.delta
+    this.emit(payload, typeof sent === "string" ? { ...payload, delta: sent } : undefined)
   }
 
-  endText(kind: Kind, messageId: unknown): void {
-    const open = this.openText(kind, messageId)
+  endPart(kind: Kind, given: unknown): void {
+    const open = this.find(kind, given)
     if (open === undefined) return
-    this.texts.delete(`${kind} ${open.id}`)
-    if (!open.isLeftOut) this.emit({ type: `${kinds[kind].type}.complete`, [kinds[kind].name]: open.id })
+    const { id, isLeftOut, name, text: written } = open
+    this.open.delete(keyOf(kind, id))
+    if (isLeftOut) return
+    const { named, type } = kinds[kind]
+    if (kind !== "call") return this.emit({ type: `${type}.complete`, [named]: id })
+    if (this.pending.size < maxKept && !this.clientTools.has(name)) this.pending.add(id)
+    this.emit({ type, [named]: id, name, ...argumentsIn(written) })
   }
 
-  /** A piece of a text that names its message only at first. */
-  chunkText(kind: Kind, { delta, messageId, role }: JsonObject): void {
-    const named = identifierOf(messageId) ?? (this.chunk?.kind === kind ? this.chunk.id : undefined)
-    if (named === undefined || this.chunk?.kind !== kind || this.chunk.id !== named) this.endChunk()
-    const id = this.startText(kind, named, role)
-    this.chunk = { kind, id }
-    if (text(delta) !== undefined) this.addText(kind, id, delta)
+  /** A piece that names what it belongs to only at first. */
+  addChunk(kind: Kind, given: unknown, payload: JsonObject): void {
+    const named = identifierOf(given) ?? (this.chunked?.kind === kind ? this.chunked.id : undefined)
+    if (named === undefined || this.chunked?.kind !== kind || this.chunked.id !== named) this.endChunk()
+    const { id } = this.startPart(kind, named, payload)
+    this.chunked = { kind, id }
+    if (text(payload.delta) !== undefined) this.addPiece(kind, id, payload.delta)
   }
 
   private endChunk(): void {
-    const { chunk } = this
-    this.chunk = undefined
-    if (chunk === undefined) return
-    if (chunk.kind === "call") this.endCall(chunk.id)
-    else this.endText(chunk.kind, chunk.id)
-  }
-
-  /** Emits a piece of a text, with the halves of characters that it may have. */
-  private write(payload: Payload, delta: string): void {
-    const sent = this.input?.asSent?.delta
-    this.emit({ ...payload, delta }, typeof sent === "string" ? { ...payload, delta: sent } : undefined)
-  }
-
-  // Tools
-
-  startCall({ toolCallId, toolCallName }: JsonObject): void {
-    const callId = identifierOf(toolCallId)
-    if (callId === undefined || this.calls.has(callId)) return
-    const name = text(toolCallName) ?? "unknown"
-    if (this.calls.size < maxKept) this.calls.set(callId, { name, text: "" })
-    this.isNew(`call ${callId}`)
-    this.emit({ type: "tool.call.start", callId, name })
-  }
-
-  addArguments(id: unknown, delta: unknown): void {
-    const callId = identifierOf(id) ?? ""
-    const call = this.calls.get(callId)
-    if (call === undefined || typeof delta !== "string") return this.drop("TOOL_CALL_ARGS")
-    if (call.text.length <= longestArguments) call.text += delta
-    this.write({ type: "tool.call.delta", callId }, delta)
-  }
-
-  endCall(id: unknown): void {
-    const callId = identifierOf(id) ?? ""
-    const call = this.calls.get(callId)
-    if (call === undefined) return
-    this.calls.delete(callId)
-    const { name, text: written } = call
-    if (this.pending.size < maxKept && !this.clientTools.has(name)) this.pending.add(callId)
-    const args =
-      written.length > longestArguments
-        ? Either.left("")
-        : written === ""
-          ? Either.right({})
-          : parseWellFormed(written, shape)
-    this.emit({ type: "tool.call", callId, name, ...(Either.isRight(args) ? { args: args.right } : {}) })
-  }
-
-  startStreamedCall(payload: JsonObject): void {
-    this.streamed.add("call")
-    this.startCall(payload)
-  }
-
-  chunkCall(payload: JsonObject): void {
-    const id = identifierOf(payload.toolCallId) ?? (this.chunk?.kind === "call" ? this.chunk.id : undefined)
-    if (id === undefined) return this.drop("TOOL_CALL_CHUNK")
-    if (this.chunk?.kind !== "call" || this.chunk.id !== id) this.endChunk()
-    this.startStreamedCall({ ...payload, toolCallId: id })
-    this.chunk = { kind: "call", id }
-    if (text(payload.delta) !== undefined) this.addArguments(id, payload.delta)
+    const { chunked } = this
+    this.chunked = undefined
+    if (chunked !== undefined) this.endPart(chunked.kind, chunked.id)
   }
 
   result({ content, metadata, toolCallId }: JsonObject): void {
     const callId = identifierOf(toolCallId)
     if (callId === undefined) return this.drop("TOOL_CALL_RESULT")
-    this.endCall(callId)
+    this.streamed.add("result")
+    this.endPart("call", callId)
     this.pending.delete(callId)
-    this.isNew(`result ${callId}`)
     const error = isObject(metadata) ? metadata["causeway.error"] : undefined
     this.emit(
       isObject(error) ? { type: "tool.error", callId, error } : { type: "tool.result", callId, result: content ?? null }
     )
-  }
-
-  private isNew(key: string): boolean {
-    if (this.seen.has(key)) return false
-    if (this.seen.size < maxSeen) this.seen.add(key)
-    return true
   }
 
   // Steps
@@ -333,49 +323,22 @@ export class Translation {
     if (!Array.isArray(messages)) return
     const last = messages.findLastIndex(message => isObject(message) && message.role === "user")
     // Without a message of a user, those that the agent was sent may be among them.
-    const before = new Map([...(last < 0 ? this.recognize() : []), ...this.whole])
-    this.whole = new Map()
-    for (const message of messages.slice(last + 1)) {
-      if (!isObject(message)) continue
-      if (message.role === "tool" && !this.seen.has(`result ${identifierOf(message.toolCallId)}`)) this.result(message)
-      if (message.role === "assistant") this.wholeText("message", message, before)
-      if (message.role === "assistant") this.wholeCalls(message)
-      if (message.role === "reasoning") this.wholeText("thinking", message, before)
-    }
+    const before = new Map([...(last < 0 ? this.history.flatMap(partsOf) : []).map(known), ...this.whole])
+    const parts = messages.slice(last + 1).flatMap(partsOf)
+    this.whole = new Map(parts.map(known))
+    const streamed = new Set(this.streamed)
+    for (const part of parts) if (!streamed.has(part.kind)) this.addWhole(part, before.get(known(part)[0]))
+    this.streamed = streamed
   }
 
-  /** Records the calls that the agent was sent. Returns the texts, by kind and id. */
-  private recognize(): ReadonlyArray<readonly [string, string]> {
-    return this.history.flatMap(message => {
-      if (message.role === "tool") this.isNew(`result ${message.toolCallId}`)
-      if (message.role !== "assistant") return []
-      for (const { id } of message.toolCalls ?? []) this.isNew(`call ${id}`)
-      return [[`message ${identifierOf(message.id)}`, message.content ?? ""] as const]
-    })
-  }
-
-  /** A text of a snapshot, or what it has more than in the snapshot before. */
-  private wholeText(kind: Kind, message: JsonObject, before: ReadonlyMap<string, string>): void {
-    const content = contentOf(message)
-    if (content === undefined || content === "" || this.streamed.has(kind)) return
-    const key = `${kind} ${identifierOf(message.id)}`
-    const known = before.get(key) ?? ""
-    this.whole.set(key, content)
-    const rest = content.startsWith(known) ? content.slice(known.length) : content
-    if (rest === "") return
-    const { name, type } = kinds[kind]
-    const id = this.startText(kind, message.id)
-    this.emit({ type: `${type}.delta`, [name]: id, delta: rest })
-    this.endText(kind, id)
-  }
-
-  private wholeCalls({ toolCalls }: JsonObject): void {
-    for (const call of Array.isArray(toolCalls) && !this.streamed.has("call") ? toolCalls : []) {
-      if (!isObject(call) || !isObject(call.function) || this.seen.has(`call ${identifierOf(call.id)}`)) continue
-      this.startCall({ toolCallId: call.id, toolCallName: call.function.name })
-      this.addArguments(call.id, call.function.arguments)
-      this.endCall(call.id)
-    }
+  /** A part of a snapshot, or what it has more than in the snapshot before. */
+  private addWhole({ content, id, kind, message }: WholePart, before: string | undefined): void {
+    if (content === before) return
+    if (kind === "result") return this.result(message)
+    const isMore = kind !== "call" && before !== undefined && content.startsWith(before)
+    const started = this.startPart(kind, id, message)
+    if (content !== "") this.addPiece(kind, started.id, isMore ? content.slice(before.length) : content)
+    this.endPart(kind, started.id)
   }
 
   // Others
@@ -461,35 +424,32 @@ const passed: ReadonlyMap<string, string> = new Map(
 
 const nothing = () => {}
 
+type Change = (run: Translation, payload: JsonObject) => unknown
+
+/** The events of what an agent writes in pieces; `id` is the member that has its id. */
+const inPieces = (prefix: string, kind: Kind, id: string, piece = "CONTENT"): Readonly<Record<string, Change>> => ({
+  [`${prefix}_START`]: (run, payload) => run.startPart(kind, payload[id], payload),
+  [`${prefix}_${piece}`]: (run, payload) => run.addPiece(kind, payload[id], payload.delta),
+  [`${prefix}_END`]: (run, payload) => run.endPart(kind, payload[id]),
+  [`${prefix}_CHUNK`]: (run, payload) => run.addChunk(kind, payload[id], payload)
+})
+
 /** What each event of AG-UI does. */
-const effects: ReadonlyMap<string, (run: Translation, payload: JsonObject) => unknown> = new Map(
-  Object.entries<(run: Translation, payload: JsonObject) => unknown>({
+const effects: ReadonlyMap<string, Change> = new Map(
+  Object.entries<Change>({
     RUN_STARTED: nothing,
     RUN_FINISHED: (run, payload) => run.finished(payload),
     RUN_ERROR: (run, payload) => run.failed(payload),
 
-    TEXT_MESSAGE_START: (run, { messageId, role }) => run.startText("message", messageId, role),
-    TEXT_MESSAGE_CONTENT: (run, { delta, messageId }) => run.addText("message", messageId, delta),
-    TEXT_MESSAGE_END: (run, { messageId }) => run.endText("message", messageId),
-    TEXT_MESSAGE_CHUNK: (run, payload) => run.chunkText("message", payload),
-
+    ...inPieces("TEXT_MESSAGE", "message", "messageId"),
     REASONING_START: nothing,
     REASONING_END: nothing,
-    REASONING_MESSAGE_START: (run, { messageId }) => run.startText("thinking", messageId),
-    REASONING_MESSAGE_CONTENT: (run, { delta, messageId }) => run.addText("thinking", messageId, delta),
-    REASONING_MESSAGE_END: (run, { messageId }) => run.endText("thinking", messageId),
-    REASONING_MESSAGE_CHUNK: (run, payload) => run.chunkText("thinking", payload),
-    // The names before version 0.0.45 of the protocol.
+    ...inPieces("REASONING_MESSAGE", "thinking", "messageId"),
+    // The names before version 0.0.45 of the protocol, without ids.
     THINKING_START: nothing,
     THINKING_END: nothing,
-    THINKING_TEXT_MESSAGE_START: run => run.startText("thinking", undefined),
-    THINKING_TEXT_MESSAGE_CONTENT: (run, { delta }) => run.addText("thinking", undefined, delta),
-    THINKING_TEXT_MESSAGE_END: run => run.endText("thinking", undefined),
-
-    TOOL_CALL_START: (run, payload) => run.startStreamedCall(payload),
-    TOOL_CALL_ARGS: (run, { delta, toolCallId }) => run.addArguments(toolCallId, delta),
-    TOOL_CALL_END: (run, { toolCallId }) => run.endCall(toolCallId),
-    TOOL_CALL_CHUNK: (run, payload) => run.chunkCall(payload),
+    ...inPieces("THINKING_TEXT_MESSAGE", "thinking", "messageId"),
+    ...inPieces("TOOL_CALL", "call", "toolCallId", "ARGS"),
     TOOL_CALL_RESULT: (run, payload) => run.result(payload),
 
     STEP_STARTED: (run, { stepName }) => run.startStep(stepName),
