@@ -35,11 +35,11 @@ const started = Effect.gen(function* () {
 const restarted = { type: "RUN_ERROR", code: "gateway_restarted" }
 
 layer(Environment.layer, { excludeTestServices: true })("the service before an AG-UI agent, after kill -9", it => {
-  it.scoped("in the middle of an answer: it keeps what was said, repeats nothing, and the chat goes on", () =>
+  it.scoped("in the middle of an answer: it keeps what was said, repeats nothing, and the chat continues", () =>
     Effect.gen(function* () {
       const { agent, client, restart } = yield* started
       const running = yield* Effect.fork(client.say("long", "run-1"))
-      yield* client.until(({ type }) => type === "TEXT_MESSAGE_END")
+      yield* client.until(({ delta }) => delta === "it")
       yield* Effect.all([restart, Fiber.join(running)], { concurrency: 2 })
       expect((yield* client.run({ runId: "run-1" })).last).toMatchObject(restarted)
       yield* agent.until(() => (agent.runs[0]!.isClosed ? true : undefined))
@@ -51,7 +51,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service before an A
     })
   )
 
-  it.scoped("while a person is asked: the turn has failed, the answer is refused, and the chat goes on", () =>
+  it.scoped("while a person is asked: the turn has failed, the answer is refused, and the chat continues", () =>
     Effect.gen(function* () {
       const { agent, client, restart } = yield* started
       yield* client.say("ask", "run-1")

@@ -5,7 +5,7 @@
 import * as Headers from "@effect/platform/Headers"
 import type * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import { Deferred, Duration, Effect, Exit, Option, Redacted, type Scope, Stream } from "effect"
+import { Deferred, Duration, Effect, Either, Exit, Option, Redacted, type Scope, Stream } from "effect"
 import { continuingHeader, type Message } from "../../AgUi/Protocol.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Monotonic from "../../base/Time/Monotonic.ts"
@@ -91,14 +91,6 @@ const durations = Resilience.durations(
   "Requests to the agent platform, in milliseconds"
 )
 
-const decode = (data: string): Received => {
-  const decoded = fromFrame(data)
-  if (decoded._tag === "Right") return decoded.right
-  return typeof decoded.left === "string"
-    ? failure("malformed", `The agent sent an event that ${decoded.left}`)
-    : decoded.left
-}
-
 const tooMuch = failure("too_large", "The agents have sent too much that does not end, and this one the most")
 
 /** The events in a body, as they arrive. */
@@ -116,34 +108,34 @@ const eventsIn = (
       arriving.record(reader, characters, () => Deferred.unsafeDone(abandoned, tooMuch))
     yield* Effect.addFinalizer(() => Effect.sync(() => count(0)))
 
-    const decodeAll = (sent: ReadonlyArray<ServerSentEvents.ServerSentEvent>) =>
-      Effect.gen(function* () {
-        const events: Array<Received> = []
-        for (const { data, isTooLong } of sent) {
-          if (isLarge(data.length)) yield* turnOf(data.length)
-          if (isTooLong === true) events.push(new OversizedFrame(`has more than ${eventBytes} characters`))
-          // Some servers end their streams as those of models end.
-          else if (data !== "[DONE]") events.push(decode(data))
-        }
-        return events
-      })
-    /** The last event of some agents lacks the empty line. */
-    const atEnd = (end: Option.Option<UpstreamFailure>) =>
-      Effect.gen(function* () {
-        const events = Option.isNone(end) ? yield* decodeAll(reader.end()) : []
-        const last = events.filter(event => !(event instanceof UpstreamFailure))
-        return last.length > 0 ? last : yield* Effect.fail(end)
-      })
+    const decode = ({ data, isTooLong }: ServerSentEvents.ServerSentEvent): ReadonlyArray<Received> => {
+      if (isTooLong === true) return [new OversizedFrame(`has more than ${eventBytes} characters`)]
+      // Some servers end their streams as those of models end.
+      if (data === "[DONE]") return []
+      const decoded = fromFrame(data)
+      if (Either.isRight(decoded)) return [decoded.right]
+      const problem = decoded.left
+      return [typeof problem === "string" ? failure("malformed", `The agent sent an event that ${problem}`) : problem]
+    }
     const pulled = Effect.gen(function* () {
       for (;;) {
         const events: Array<Received> = []
         for (const piece of yield* pull) {
-          events.push(...(yield* decodeAll(reader.push(text.decode(piece, { stream: true })))))
+          for (const sent of reader.push(text.decode(piece, { stream: true }))) {
+            if (isLarge(sent.data.length)) yield* turnOf(sent.data.length)
+            events.push(...decode(sent))
+          }
         }
         count(reader.unfinished())
         if (events.length > 0) return events
       }
     })
+    /** The last event of some agents lacks the empty line. */
+    const atEnd = (end: Option.Option<UpstreamFailure>) => {
+      const events = Option.isNone(end) ? reader.end().flatMap(decode) : []
+      const whole = events.filter(event => !(event instanceof UpstreamFailure))
+      return whole.length > 0 ? Effect.succeed(whole) : Effect.fail(end)
+    }
     return { next: Effect.catchAll(pulled, atEnd), abandoned: Deferred.await(abandoned) }
   })
 

@@ -49,7 +49,7 @@ interface Ending {
   readonly message: string
 }
 
-/** `isAnswered`: the agent has begun to answer. */
+/** `isAnswered`: the agent has started to answer. */
 const endingOf = (failure: UpstreamFailure, isAnswered = false): Ending => {
   const { message, reason } = failure
   if (!isAnswered && isRefusal(failure)) return { code: "agent_unavailable", message }

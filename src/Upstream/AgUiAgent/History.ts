@@ -3,7 +3,7 @@
  *
  * A call of a tool is sent together with its result, or not at all.
  */
-import { Names as MessageNames, messagesOf } from "../../AgUi/Messages.ts"
+import { Names as MessageNames, messagesOf, resultsIn } from "../../AgUi/Messages.ts"
 import type { Message } from "../../AgUi/Protocol.ts"
 import type { AgentMessage, Conversation, Part, UserMessage } from "../../Client/Conversation/Conversation.ts"
 
@@ -71,11 +71,12 @@ const relevant = (conversation: Conversation, { later, turnId }: Turn): Conversa
 }
 
 /** The calls that have a result by a client. */
-const answeredIn = (messages: Conversation["messages"]): ReadonlySet<string> => {
-  const users = messages.filter((message): message is UserMessage => message.role === "user")
-  const results = messagesOf({ epoch: "", seq: 0, trimmedSeq: 0, turns: [], waiting: [], messages: users })
-  return new Set(results.flatMap(message => (message.role === "tool" ? [message.toolCallId] : [])))
-}
+const answeredIn = (messages: Conversation["messages"]): ReadonlySet<string> =>
+  new Set(
+    messages.flatMap(message =>
+      message.role === "user" ? (resultsIn(message) ?? []).map(({ toolCallId }) => toolCallId) : []
+    )
+  )
 
 /** Messages that are sent together or not at all: a call and what follows of it, or one message. */
 const unitsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<ReadonlyArray<Message>> => {

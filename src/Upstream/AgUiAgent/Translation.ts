@@ -88,7 +88,7 @@ const kinds = {
 } as const
 type Kind = keyof typeof kinds
 
-/** A text or a call that has begun. */
+/** A text or a call that has started. */
 interface Open {
   readonly kind: Kind
   readonly id: string

@@ -141,7 +141,7 @@ const settleClosed = (state: Closed, failed: boolean, now: number, settings: Set
   return tripped ? open(state, now, settings.cooldownMillis) : { ...state, calls, failuresInRow }
 }
 
-/** The upstream has answered a call that goes on, such as a stream. This ends an outage; else the end of the call counts. */
+/** The upstream has answered a call that continues, such as a stream. This ends an outage; else the end of the call counts. */
 export const answered = (before: State, permit: Permit, now: number): State => {
   const state = at(before, now)
   return state._tag === "half_open" && permit.epoch === state.epoch ? close(state) : state

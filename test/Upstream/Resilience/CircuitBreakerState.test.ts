@@ -146,7 +146,7 @@ describe("CircuitBreaker", () => {
     expect(settle(failed, slow, "success", 21_001, settings)).toEqual(failed)
   })
 
-  it("closes when a probe is answered that goes on; otherwise the end of a call counts", () => {
+  it("closes when a probe is answered that continues; otherwise the end of a call counts", () => {
     const [permit, probing] = permitAt(opened(), 10_000)
     const closed = answered(probing, permit, 10_001)
     expect(closed._tag).toBe("closed")
