@@ -6,6 +6,7 @@ import * as MetricTags from "../base/Observability/MetricTags.ts"
 import type { Wanted } from "../Operations/Activity/Recorder.ts"
 import * as ActivitySources from "../Operations/Activity/Sources.ts"
 import * as Health from "../Operations/Health/Report.ts"
+import { AgentPlatform } from "../Upstream/AgentPlatform.ts"
 import * as AgUi from "./AgUi/Handlers.ts"
 import * as AiSdk from "./AiSdk/Handlers.ts"
 import * as Authentication from "./Authentication.ts"
@@ -77,8 +78,10 @@ const layerActivity = Layer.effect(
           }))
         )
     const peers = Effect.orElseSucceed(Effect.timeout(nodes.peers, activityTimeout), () => [])
+    const { addresses = [] } = yield* AgentPlatform
     return {
       sessions: events.counts,
+      agents: addresses,
       nodes: Effect.map(link === undefined ? Effect.succeed([]) : peers, peers => ({
         self: nodes.self,
         count: Option.match(nodes.status(), { onNone: () => 1, onSome: ({ nodes }) => nodes }),

@@ -3,8 +3,7 @@
  * conversation. An agent has its own retry budget and circuit breakers, so that one does not block others.
  */
 import * as HttpClient from "@effect/platform/HttpClient"
-import { type Context, Effect, Exit, Layer, Option, type Scope } from "effect"
-import * as Direct from "../base/Direct.ts"
+import { type Context, Effect, Layer, Option, type Scope } from "effect"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import { randomHex } from "../base/RandomHex.ts"
 import * as AgentPlatform from "./AgentPlatform.ts"
@@ -16,7 +15,6 @@ import * as HealthProbe from "./HealthProbe.ts"
 import * as InstanceConnection from "./InstanceConnection.ts"
 import { eventBytes, unfinishedBytes } from "./PlatformEvent.ts"
 import { ArrivingFrames } from "./PlatformSocket.ts"
-import type { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as TypeBreakers from "./TypeBreakers.ts"
 import * as UpstreamHttp from "./UpstreamHttp.ts"
 
@@ -26,9 +24,6 @@ export { config, isSet, none, type Settings } from "./AgUiAgent/Settings.ts"
 type Service = Context.Tag.Service<AgentPlatform.AgentPlatform>
 
 const ConnectionError = AgentPlatform.AgentPlatformConnectionError
-
-const toError = ({ operation, reason, statusCode, message }: UpstreamFailure) =>
-  new ConnectionError({ operation, reason, statusCode: reason === "circuit_open" ? 503 : statusCode, message })
 
 /** What is known of a session's instance. There is nothing of it at the agent. */
 interface Instance {
@@ -115,18 +110,12 @@ const make = (
         const connection = yield* AgentConnection.make({
           // The id of a session is unique within its tenant.
           threadId: `${tenant}-${sessionId}`,
-          open: input => agent.run(input, breakers(tenant, agentType)),
+          run: (input, follow) => agent.run(input, breakers(tenant, agentType), follow),
           conversation: histories.read(tenant, sessionId),
           history: settings.history,
           times
         })
-        const { ready, send, states, take } = connection
-        return {
-          send: (frame, options) => Effect.mapError(send(frame, options), toError),
-          ready: Effect.mapError(ready, toError),
-          take: Direct.catchAll(take, failure => Exit.fail(toError(failure))),
-          states
-        } satisfies AgentPlatform.InstanceConnection<AgentPlatform.AgentPlatformConnectionError>
+        return InstanceConnection.ofPort(connection)
       })
 
     return {
@@ -145,7 +134,11 @@ const make = (
       readFile: () => fileless,
       fileHistory: () => fileless,
       fileAtIteration: () => fileless,
-      probe: Effect.asSome(agents.probe)
+      probe: Effect.asSome(agents.probe),
+      addresses: [
+        ...Option.toArray(settings.url).map(url => AgentPlatform.addressOf(null, url)),
+        ...[...settings.urls].map(([type, url]) => AgentPlatform.addressOf(type, url))
+      ]
     }
   })
 

@@ -106,6 +106,20 @@ export class InvalidFileRequest extends Schema.TaggedError<InvalidFileRequest>()
 /** Why a file call failed: the platform, or an invalid request. */
 export type FileCallError = AgentPlatformConnectionError | InvalidFileRequest
 
+/** Where agents are reached, for operators. */
+export interface AgentAddress {
+  /** Null for all types without an address of their own. */
+  readonly agentType: string | null
+  /** Without credentials, query and fragment. */
+  readonly address: string
+}
+
+/** An address as operators may see it. A query may hold a credential. */
+export const addressOf = (agentType: string | null, url: string): AgentAddress => {
+  const { origin, pathname } = new URL(url)
+  return { agentType, address: `${origin}${pathname === "/" ? "" : pathname}` }
+}
+
 /** The agent platform. */
 export class AgentPlatform extends Context.Tag("causeway/AgentPlatform")<
   AgentPlatform,
@@ -145,6 +159,8 @@ export class AgentPlatform extends Context.Tag("causeway/AgentPlatform")<
     ) => Effect.Effect<FileContent, FileCallError>
     /** The platform's health, within 2 s; `None` if there is no platform. */
     readonly probe: Effect.Effect<Option.Option<Health>>
+    /** Where the agents are, if it is known. */
+    readonly addresses?: ReadonlyArray<AgentAddress>
   }
 >() {}
 

@@ -7,7 +7,6 @@
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { type Context, type Duration, Effect, Exit, Layer, Metric, Option, Redacted, Schema, type Scope } from "effect"
-import * as Direct from "../base/Direct.ts"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import { currentTraceHeaders } from "../base/Observability/Tracer.ts"
 import { randomHex } from "../base/RandomHex.ts"
@@ -24,6 +23,8 @@ import * as TypeBreakers from "./TypeBreakers.ts"
 import * as UpstreamHttp from "./UpstreamHttp.ts"
 
 type Service = Context.Tag.Service<AgentPlatform.AgentPlatform>
+
+const { toError } = InstanceConnection
 
 type Sockets = Context.Tag.Service<PlatformSocket>
 
@@ -63,15 +64,6 @@ const readCreated = UpstreamHttp.readBy(
 const instancesPath = "/api/v1/instances"
 
 const pathOf = (instanceId: string): string => `${instancesPath}/${encodeURIComponent(instanceId.toWellFormed())}`
-
-const toError = ({ operation, reason, statusCode, message }: UpstreamFailure, isInDoubt?: boolean) =>
-  new ConnectionError({
-    operation,
-    reason,
-    statusCode: reason === "circuit_open" ? 503 : statusCode,
-    ...(isInDoubt === undefined ? {} : { isInDoubt }),
-    message
-  })
 
 /** Whether the answer proves that the request had no effect. */
 const isRefused = <A>(exit: Exit.Exit<A, UpstreamFailure>): boolean =>
@@ -171,7 +163,7 @@ const stopBy =
       () => Effect.void
     )
     const policy = { ...stop, repeatable: !isBackground, part: cleanups.of(instanceId) }
-    return Effect.mapError(cleanup.call(policy, attempt), toError)
+    return Effect.mapError(cleanup.call(policy, attempt), failure => toError(failure))
   }
 
 /** Opens a WebSocket to an instance, which resumes after an event. */
@@ -187,15 +179,7 @@ const connectBy =
         open(instanceId, after)
       )
     return InstanceConnection.make({ instanceId, after, dial }).pipe(
-      Effect.mapBoth({
-        onFailure: toError,
-        onSuccess: connection => ({
-          ...connection,
-          send: (frame, options) => Effect.mapError(connection.send(frame, options), toError),
-          ready: Effect.mapError(connection.ready, toError),
-          take: Direct.catchAll(connection.take, failure => Exit.fail(toError(failure)))
-        })
-      })
+      Effect.mapBoth({ onFailure: failure => toError(failure), onSuccess: InstanceConnection.ofPort })
     )
   }
 
@@ -203,7 +187,9 @@ const filesBy = ({ foreground, http, instances }: Calls) =>
   FileCalls.make((operation, instanceId, path, read, maxBytes) => {
     const request = HttpClientRequest.get(`${pathOf(instanceId)}/files${path}`)
     const policy = { ...idempotent(operation, "15 seconds", "15 seconds"), part: instances.of(instanceId) }
-    return Effect.mapError(foreground.call(policy, http.json(operation, request, read, maxBytes)), toError)
+    return Effect.mapError(foreground.call(policy, http.json(operation, request, read, maxBytes)), failure =>
+      toError(failure)
+    )
   })
 
 const make = (
@@ -228,7 +214,8 @@ const make = (
       stop: stopBy(calls),
       connect: connectBy(calls, open),
       ...filesBy(calls),
-      probe: Effect.asSome(yield* HealthProbe.make(http))
+      probe: Effect.asSome(yield* HealthProbe.make(http)),
+      addresses: [AgentPlatform.addressOf(null, baseUrl)]
     }
   })
 

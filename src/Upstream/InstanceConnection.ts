@@ -19,12 +19,44 @@ import {
 import * as Direct from "../base/Direct.ts"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Monotonic from "../base/Time/Monotonic.ts"
-import { type ConnectionState, type InstanceConnection, type Send, Undelivered } from "./AgentPlatform.ts"
+import {
+  AgentPlatformConnectionError,
+  type ConnectionState,
+  type InstanceConnection,
+  type Send,
+  Undelivered
+} from "./AgentPlatform.ts"
 import { EventQueue } from "./EventQueue.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
 import * as Retries from "./Resilience/Retries.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
+
+/** The failure of a call as the error of the port. */
+export const toError = (
+  { message, operation, reason, statusCode }: UpstreamFailure,
+  isInDoubt?: boolean
+): AgentPlatformConnectionError =>
+  new AgentPlatformConnectionError({
+    operation,
+    reason,
+    statusCode: reason === "circuit_open" ? 503 : statusCode,
+    ...(isInDoubt === undefined ? {} : { isInDoubt }),
+    message
+  })
+
+/** A connection whose failures are the errors of the port. */
+export const ofPort = ({
+  ready,
+  send,
+  states,
+  take
+}: InstanceConnection<UpstreamFailure>): InstanceConnection<AgentPlatformConnectionError> => ({
+  send: (frame, options) => Effect.mapError(send(frame, options), failure => toError(failure)),
+  ready: Effect.mapError(ready, failure => toError(failure)),
+  take: Direct.catchAll(take, failure => Exit.fail(toError(failure))),
+  states
+})
 
 /** How to reach an instance, and where to resume. */
 export interface Options {

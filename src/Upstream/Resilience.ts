@@ -124,7 +124,7 @@ const makeTelemetry = (options: TelemetryOptions): Effect.Effect<Telemetry> =>
 /** The breaker of a part of an upstream, or several breakers in a row. */
 export interface Part extends Pick<Breaker.Breaker, "state"> {
   readonly protect: <A, E, R>(
-    call: Effect.Effect<A, E, R>,
+    call: Breaker.Call<A, E, R>,
     verdictOf: typeof verdictOnPart,
     isBackground?: boolean
   ) => Effect.Effect<A, E | Breaker.CircuitOpen, R>
@@ -158,7 +158,7 @@ export interface Policy {
 /** Runs a call; `attempt` is one try. Fails with the failure of the last try. */
 export type Call = <A, R>(
   policy: Policy,
-  attempt: Effect.Effect<A, UpstreamFailure, R>
+  attempt: Breaker.Call<A, UpstreamFailure, R>
 ) => Effect.Effect<A, UpstreamFailure, R>
 
 /** What the calls to one upstream share. */
@@ -178,10 +178,14 @@ const makeCall = ({ breaker, budget, telemetry }: Shared, consecutiveFailures: n
   const verdicts = new CallerVerdicts(consecutiveFailures)
 
   /** The part comes first, so that its rejections take no permit of the upstream. */
-  const guarded = <A, R>({ callers, isBackground, part }: Policy, request: Effect.Effect<A, UpstreamFailure, R>) => {
+  const guarded = <A, R>({ callers, isBackground, part }: Policy, request: Breaker.Call<A, UpstreamFailure, R>) => {
     if (part === undefined) return breaker.protect(request, verdicts.onCall, isBackground)
     const onService = callers === undefined ? verdicts.onPart : verdicts.onCallOf(callers)
-    return part.protect(breaker.protect(request, onService, isBackground), verdictOnPart, isBackground)
+    return part.protect(
+      Breaker.nested(request, inner => breaker.protect(inner, onService, isBackground)),
+      verdictOnPart,
+      isBackground
+    )
   }
 
   const mayRetry =
@@ -203,16 +207,17 @@ const makeCall = ({ breaker, budget, telemetry }: Shared, consecutiveFailures: n
     return Effect.gen(function* () {
       const deadline = (yield* Monotonic.millis) + Duration.toMillis(policy.timeout)
       let isFirst = true
-      const request = Effect.gen(function* () {
-        if (isFirst) yield* budget.deposit
-        isFirst = false
-        const start = yield* Monotonic.millis
-        const timeout = Math.min(tryMillis, deadline - start)
-        return yield* attempt.pipe(
-          Effect.timeoutFail({ duration: timeout, onTimeout: timedOut(operation, timeout) }),
-          Effect.onExit(exit => telemetry.measure(operation, start, outcomeOf(exit)))
-        )
-      })
+      const request = (answered: Effect.Effect<void>) =>
+        Effect.gen(function* () {
+          if (isFirst) yield* budget.deposit
+          isFirst = false
+          const start = yield* Monotonic.millis
+          const timeout = Math.min(tryMillis, deadline - start)
+          return yield* Breaker.start(attempt, answered).pipe(
+            Effect.timeoutFail({ duration: timeout, onTimeout: timedOut(operation, timeout) }),
+            Effect.onExit(exit => telemetry.measure(operation, start, outcomeOf(exit)))
+          )
+        })
       const oneTry = Effect.catchTag(guarded(policy, request), "CircuitOpen", telemetry.rejected(operation))
       return yield* policy.repeatable !== false
         ? Effect.retry(oneTry, Retries.schedule(mayRetry(policy, deadline)))

@@ -1,6 +1,7 @@
 /** The circuit breakers of agent types. */
 import { Effect } from "effect"
 import type * as MetricTags from "../base/Observability/MetricTags.ts"
+import * as CircuitBreaker from "./Resilience/CircuitBreaker.ts"
 import * as CircuitBreakerState from "./Resilience/CircuitBreakerState.ts"
 import * as KeyedBreakers from "./Resilience/KeyedBreakers.ts"
 import { CallerVerdicts, verdictOnPart } from "./Resilience/UpstreamFailure.ts"
@@ -37,7 +38,11 @@ export const make = (tags: MetricTags.MetricTags): TypeBreakers => {
     return {
       state: Effect.flatMap(own.state, state => (state === "open" ? Effect.succeed(state) : type.state)),
       protect: (call, verdictOf, isBackground) =>
-        own.protect(type.protect(call, onType, isBackground), verdictOf, isBackground)
+        own.protect(
+          CircuitBreaker.nested(call, inner => type.protect(inner, onType, isBackground)),
+          verdictOf,
+          isBackground
+        )
     }
   }
 }

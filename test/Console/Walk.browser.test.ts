@@ -53,6 +53,7 @@ describeVisit("The console in a browser", visit => {
     await page.getByRole("heading", { name: "Everything works" }).waitFor()
     const platform = page.getByRole("row", { name: /^Agent platform/ })
     await platform.filter({ hasText: "ok" }).filter({ hasText: "closed" }).waitFor()
+    await platform.filter({ hasText: /http:\/\/127\.0\.0\.1:\d+/ }).waitFor()
     await page.getByRole("img", { name: /^Requests: succeeded \d/ }).waitFor()
     await page.getByRole("img", { name: /^Event loop delay: p99 \d/ }).waitFor()
     await page.getByText("Longest lag").waitFor()

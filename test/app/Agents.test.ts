@@ -17,7 +17,12 @@ describe("the service before an AG-UI agent", () => {
     const directory = yield* temporaryDirectory
     const started = Effect.gen(function* () {
       const scope = yield* Scope.make()
-      const env = { DEV_MODE: "true", DATA_DIR: directory, AGENT_URL: agent.url, AGENT_HEALTH_URL: agent.base }
+      const env = {
+        DEV_MODE: "true",
+        DATA_DIR: directory,
+        AGENT_URL: `${agent.url}?key=secret`,
+        AGENT_HEALTH_URL: agent.base
+      }
       const { url } = yield* Scope.extend(serve(env), scope)
       return { url, stop: Scope.close(scope, Exit.void) }
     })
@@ -27,6 +32,13 @@ describe("the service before an AG-UI agent", () => {
     expect(health).toMatchObject({
       dependencies: expect.arrayContaining([expect.objectContaining({ name: "agent_platform", status: "ok" })])
     })
+    const authorization = "Bearer dev-key"
+    const activity = yield* Effect.promise(() =>
+      fetch(`${first.url}/api/v1/activity`, { headers: { authorization } }).then(
+        answer => answer.json() as Promise<{ agents: unknown }>
+      )
+    )
+    assert.deepStrictEqual(activity.agents, [{ agentType: null, address: agent.url }])
     yield* first.stop
     const second = yield* started
     const client = clientOf(`${second.url}/api/v1/ag-ui/any`)

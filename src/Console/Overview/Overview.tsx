@@ -82,10 +82,22 @@ const unbroken = new Set(["store", "replication"])
 const isShown = ({ state }: { readonly state: BreakerState }, isDependency: boolean): boolean =>
   isDependency || state !== "closed"
 
+interface Row {
+  readonly dependency?: Dependency
+  readonly breaker?: BreakerState
+  readonly address?: string
+}
+
+const titleOf = (name: string): string => names[name] ?? name.replace(/^agent_platform\//, "Agent ")
+
 const Dependencies = () => {
   const dependencies = [...store(), ...(health.value?.dependencies ?? [])]
-  const rows = new Map<string, { readonly dependency?: Dependency; readonly breaker?: BreakerState }>()
+  const rows = new Map<string, Row>()
   for (const dependency of dependencies) rows.set(dependency.name, { dependency })
+  for (const { address, agentType } of activity.value?.agents ?? []) {
+    const name = agentType === null ? "agent_platform" : `agent_platform/${agentType}`
+    rows.set(name, { ...rows.get(name), address })
+  }
   for (const breaker of activity.value?.nodes[0]?.breakers ?? []) {
     const known = rows.get(breaker.name)
     if (isShown(breaker, known !== undefined)) rows.set(breaker.name, { ...known, breaker: breaker.state })
@@ -109,9 +121,12 @@ const Dependencies = () => {
               </tr>
             </thead>
             <tbody>
-              {[...rows].map(([name, { breaker, dependency }]) => (
+              {[...rows].map(([name, { address, breaker, dependency }]) => (
                 <tr key={name}>
-                  <th scope="row">{names[name] ?? name}</th>
+                  <th scope="row">
+                    {titleOf(name)}
+                    {address !== undefined && <div class="address">{address}</div>}
+                  </th>
                   <td>
                     {dependency === undefined ? (
                       <span class="muted">not probed</span>

@@ -81,6 +81,12 @@ const Answer = Schema.Struct({
   unlisted: Schema.Int.annotations({
     description: "The number of nodes of which nothing is known: those without NODE_ADDRESS, and those beyond 64."
   }),
+  agents: Schema.Array(
+    Schema.Struct({
+      agentType: Schema.NullOr(Schema.String).annotations({ description: "Null for all other types." }),
+      address: Schema.String
+    })
+  ).annotations({ description: "Where the agents of the gateway are reached, without credentials." }),
   holdings: Schema.NullOr(Holdings).annotations({
     description: "What the store holds; null if it does not answer within two seconds."
   })
@@ -107,6 +113,7 @@ const example = {
     }
   ],
   unlisted: 0,
+  agents: [{ agentType: null, address: "https://agents.example" }],
   holdings: {
     ...{ entries: 120, namespaces: 8, tenants: 2, isComplete: true },
     sessions: { total: 3, running: 1, waiting: 1, failed: 0, isComplete: true },

@@ -75,6 +75,14 @@ export interface Holdings {
   }
 }
 
+/** Where agents are reached. */
+export interface AgentAddress {
+  /** `null` for all types without an address of their own. */
+  readonly agentType: string | null
+  /** Without credentials. */
+  readonly address: string
+}
+
 /** The whole answer. */
 export interface Activity {
   /** The time of the answer in epoch milliseconds. */
@@ -84,6 +92,8 @@ export interface Activity {
   readonly nodes: ReadonlyArray<NodeActivity>
   /** The number of nodes of which nothing is known, because they take no requests of others or are too many. */
   readonly unlisted: number
+  /** Empty without a gateway, or if a host provides the agents. */
+  readonly agents: ReadonlyArray<AgentAddress>
   /** `null` if the store did not answer in time. */
   readonly holdings: Holdings | null
 }

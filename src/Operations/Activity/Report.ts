@@ -146,10 +146,10 @@ const make = Effect.gen(function* () {
         const at = Math.trunc(yield* Clock.currentTimeMillis)
         if (tenant !== undefined) {
           const holdings = yield* patient(holdingsOf(store, sources, tenant))
-          return { at, intervalMs, nodes: [], unlisted: 0, holdings }
+          return { at, intervalMs, nodes: [], unlisted: 0, agents: [], holdings }
         }
         const [nodes, holdings] = yield* Effect.all([nodesOf(lastMs), patient(ofAll)], { concurrency: 2 })
-        return { at, intervalMs, ...nodes, holdings }
+        return { at, intervalMs, ...nodes, agents: sources.agents, holdings }
       })
   })
 })

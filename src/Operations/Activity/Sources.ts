@@ -1,7 +1,7 @@
 /** What the gateway adds to the activity of the service. */
 import { Context, Effect } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
-import type { NodeActivity } from "./Model.ts"
+import type { AgentAddress, NodeActivity } from "./Model.ts"
 import type { Wanted } from "./Recorder.ts"
 
 /** The number of sessions of a tenant that do the same. */
@@ -27,7 +27,8 @@ export interface Nodes {
 export class Sources extends Context.Reference<Sources>()("causeway/ActivitySources", {
   defaultValue: (): SourcesShape => ({
     sessions: undefined,
-    nodes: Effect.succeed({ self: "", count: 1, others: [] })
+    nodes: Effect.succeed({ self: "", count: 1, others: [] }),
+    agents: []
   })
 }) {}
 
@@ -37,4 +38,5 @@ export interface SourcesShape {
     | ((limit: number, tenant?: string) => Effect.Effect<ReadonlyArray<SessionsOfTenant>, StoreUnavailable>)
     | undefined
   readonly nodes: Effect.Effect<Nodes>
+  readonly agents: ReadonlyArray<AgentAddress>
 }

@@ -5,7 +5,7 @@
 import * as Headers from "@effect/platform/Headers"
 import type * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import { Deferred, Duration, Effect, ExecutionStrategy, Exit, Option, Redacted, Scope, Stream } from "effect"
+import { Deferred, Duration, Effect, Either, Exit, Option, Redacted, type Scope, Stream } from "effect"
 import { continuingHeader, type Message } from "../../AgUi/Protocol.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Monotonic from "../../base/Time/Monotonic.ts"
@@ -42,23 +42,19 @@ export interface Times {
 
 export const defaultTimes: Times = { connect: "60 seconds", silence: "4 minutes", run: "1 hour" }
 
-/** The data of an event that is no event. The text is the predicate of a sentence. */
-export class Malformed {
-  constructor(readonly problem: string) {}
-}
-
-/** What an agent sends. */
-export type Received = PlatformEvent | OversizedFrame | Malformed
+/** What an agent sends. A failure is in the place of data that is no event. */
+export type Received = PlatformEvent | OversizedFrame | UpstreamFailure
 
 /** The answer to a request for a run. */
 export interface OpenRun {
   /** The next events, at least one. Fails with none at the end of the stream. */
   readonly next: Effect.Effect<ReadonlyArray<Received>, Option.Option<UpstreamFailure>>
-  /** Called when the run has ended. Otherwise it is stopped with the scope, which for most agents is the end of the request. */
-  readonly settle: () => void
   /** Fails when the answer is given up, because the agents have sent too much that does not end. */
   readonly abandoned: Effect.Effect<never, UpstreamFailure>
 }
+
+/** Follows a run to its end. One that fails or is interrupted is stopped. */
+export type Follow = (run: OpenRun) => Effect.Effect<void, UpstreamFailure>
 
 /** The address of an agent, and what is sent there with each request. */
 export interface Options {
@@ -75,8 +71,11 @@ export interface Options {
 
 /** An agent. */
 export interface Agent {
-  /** Sends a request for a run, whose end is that of the scope. Succeeds when the first events have arrived. */
-  readonly run: (input: RunInput, breakers: Part) => Effect.Effect<OpenRun, UpstreamFailure, Scope.Scope>
+  /**
+   * Sends a request for a run, and follows it when the header of the answer has arrived, which proves to the breakers that
+   * the agent works. The end of the run counts for them too.
+   */
+  readonly run: (input: RunInput, breakers: Part, follow: Follow) => Effect.Effect<void, UpstreamFailure>
 }
 
 const operation = "run"
@@ -86,73 +85,58 @@ const service = "agent"
 const failure = (reason: UpstreamFailure["reason"], message: string): UpstreamFailure =>
   new UpstreamFailure({ operation, reason, message })
 
-/** Agents time their first tokens by this histogram, like the platform its calls. */
+/** Agents time their runs by this histogram, like the platform its calls. */
 const durations = Resilience.durations(
   "agent_platform_request_duration_ms",
   "Requests to the agent platform, in milliseconds"
 )
-
-/** Reads the events of one answer. */
-class Body {
-  private readonly decoder = new TextDecoder()
-  private readonly events: ServerSentEvents.Reader
-
-  constructor(private readonly options: Pick<Options, "arriving" | "eventBytes">) {
-    this.events = ServerSentEvents.reader(options.eventBytes, true)
-  }
-
-  /** The data of the events that a piece completes. */
-  push(bytes: Uint8Array): ReadonlyArray<ServerSentEvents.ServerSentEvent> {
-    return this.events.push(this.decoder.decode(bytes, { stream: true }))
-  }
-
-  /** Counts what has arrived of an incomplete event. Above the limit of all agents together, `abandon` is called. */
-  count(abandon: () => void): void {
-    this.options.arriving.record(this, this.events.unfinished(), abandon)
-  }
-
-  release(): void {
-    this.options.arriving.record(this, 0, () => {})
-  }
-
-  decode({ data, isTooLong }: ServerSentEvents.ServerSentEvent): Received | undefined {
-    if (isTooLong === true) return new OversizedFrame(`has more than ${this.options.eventBytes} characters`)
-    // Some servers end their streams as those of models end.
-    if (data === "[DONE]") return undefined
-    const decoded = fromFrame(data)
-    if (decoded._tag === "Right") return decoded.right
-    return typeof decoded.left === "string" ? new Malformed(decoded.left) : decoded.left
-  }
-}
 
 const tooMuch = failure("too_large", "The agents have sent too much that does not end, and this one the most")
 
 /** The events in a body, as they arrive. */
 const eventsIn = (
   body: Stream.Stream<Uint8Array, UpstreamFailure>,
-  options: Pick<Options, "arriving" | "eventBytes">
-): Effect.Effect<Omit<OpenRun, "settle">, never, Scope.Scope> =>
+  { arriving, eventBytes }: Pick<Options, "arriving" | "eventBytes">
+): Effect.Effect<OpenRun, never, Scope.Scope> =>
   Effect.gen(function* () {
     const pull = yield* Stream.toPull(body)
-    const reading = new Body(options)
-    yield* Effect.addFinalizer(() => Effect.sync(() => reading.release()))
+    const text = new TextDecoder()
+    const reader = ServerSentEvents.reader(eventBytes, true)
     const abandoned = yield* Deferred.make<never, UpstreamFailure>()
-    const abandon = () => Deferred.unsafeDone(abandoned, tooMuch)
-    const next: OpenRun["next"] = Effect.gen(function* () {
+    /** Counts what has arrived of an incomplete event. */
+    const count = (characters: number) =>
+      arriving.record(reader, characters, () => Deferred.unsafeDone(abandoned, tooMuch))
+    yield* Effect.addFinalizer(() => Effect.sync(() => count(0)))
+
+    const decode = ({ data, isTooLong }: ServerSentEvents.ServerSentEvent): ReadonlyArray<Received> => {
+      if (isTooLong === true) return [new OversizedFrame(`has more than ${eventBytes} characters`)]
+      // Some servers end their streams as those of models end.
+      if (data === "[DONE]") return []
+      const decoded = fromFrame(data)
+      if (Either.isRight(decoded)) return [decoded.right]
+      const problem = decoded.left
+      return [typeof problem === "string" ? failure("malformed", `The agent sent an event that ${problem}`) : problem]
+    }
+    const pulled = Effect.gen(function* () {
       for (;;) {
         const events: Array<Received> = []
         for (const piece of yield* pull) {
-          for (const sent of reading.push(piece)) {
+          for (const sent of reader.push(text.decode(piece, { stream: true }))) {
             if (isLarge(sent.data.length)) yield* turnOf(sent.data.length)
-            const event = reading.decode(sent)
-            if (event !== undefined) events.push(event)
+            events.push(...decode(sent))
           }
         }
-        reading.count(abandon)
+        count(reader.unfinished())
         if (events.length > 0) return events
       }
     })
-    return { next, abandoned: Deferred.await(abandoned) }
+    /** The last event of some agents lacks the empty line. */
+    const atEnd = (end: Option.Option<UpstreamFailure>) => {
+      const events = Option.isNone(end) ? reader.end().flatMap(decode) : []
+      const whole = events.filter(event => !(event instanceof UpstreamFailure))
+      return whole.length > 0 ? Effect.succeed(whole) : Effect.fail(end)
+    }
+    return { next: Effect.catchAll(pulled, atEnd), abandoned: Deferred.await(abandoned) }
   })
 
 const isEventStream = (contentType: string | undefined): boolean =>
@@ -165,15 +149,15 @@ const stopTimeout = "2 seconds"
 const stopping = (http: UpstreamHttp.UpstreamHttp, stop: HttpClientRequest.HttpClientRequest) =>
   Supervision.within(stopTimeout, Effect.ignore(http.done("stop", stop)))
 
-/** Opens the answer to a request. `stop` is sent if another gateway has answered. */
+/** Opens the answer to a request. `stop` is sent if another gateway has answered, unless the scope succeeds. */
 const open = (
   http: UpstreamHttp.UpstreamHttp,
   request: HttpClientRequest.HttpClientRequest,
   stop: HttpClientRequest.HttpClientRequest,
   options: Options
-) =>
+): Effect.Effect<OpenRun, UpstreamFailure, Scope.Scope> =>
   Effect.gen(function* () {
-    const { connect, silence } = options.times
+    const { connect } = options.times
     const { body, headers } = yield* Effect.timeoutFail(http.openStream(operation, request), {
       duration: connect,
       onTimeout: () => failure("timeout", `No answer of the agent within ${Monotonic.words(connect)}`)
@@ -181,28 +165,10 @@ const open = (
     if (!isEventStream(headers["content-type"])) {
       return yield* failure("malformed", "The agent's answer is not a stream of Server-Sent Events")
     }
-    let isSettled = headers[continuingHeader] === undefined
-    yield* Effect.addFinalizer(() => (isSettled ? Effect.void : stopping(http, stop)))
-    const settle = () => {
-      isSettled = true
+    if (headers[continuingHeader] !== undefined) {
+      yield* Effect.addFinalizer(exit => (Exit.isSuccess(exit) ? Effect.void : stopping(http, stop)))
     }
-    const { abandoned, next } = yield* eventsIn(body, options)
-    // An end without events is the end of the run, and not a failure of the request.
-    const first = yield* next.pipe(
-      Effect.map(Effect.succeed),
-      Effect.catchAll(end => (Option.isNone(end) ? Effect.succeed(Effect.fail(end)) : Effect.fail(end.value))),
-      Effect.timeoutFail({
-        duration: silence,
-        onTimeout: () => failure("timeout", `The agent has sent no event within ${Monotonic.words(silence)}`)
-      })
-    )
-    let isFirst = true
-    const all = Effect.suspend(() => {
-      if (!isFirst) return next
-      isFirst = false
-      return first
-    })
-    return { next: all, abandoned, settle } satisfies OpenRun
+    return yield* eventsIn(body, options)
   })
 
 /** Runs of an agent, with the metrics, the retries and the breaker of its address. */
@@ -213,7 +179,8 @@ export const make = (client: HttpClient.HttpClient, options: Options): Effect.Ef
     const calls = yield* Resilience.make({ upstream, durations, operations: [operation] })
     const secrets = Object.entries(options.headers).map(([name, value]) => [name, Redacted.value(value)] as const)
     const names = secrets.map(([name]) => name)
-    const limit = Duration.sum(Duration.decode(times.connect), Duration.decode(times.silence))
+    // Those of the run end it before.
+    const limit = Duration.times(Duration.sum(Duration.decode(times.connect), Duration.decode(times.run)), 2)
 
     /** The address of a run of another gateway. */
     const stop = ({ runId, threadId }: RunInput) =>
@@ -227,21 +194,20 @@ export const make = (client: HttpClient.HttpClient, options: Options): Effect.Ef
       )
 
     return {
-      run: (input, part) =>
-        Effect.gen(function* () {
-          const scope = yield* Effect.scope
-          const attempt = Effect.gen(function* () {
-            const own = yield* Scope.fork(scope, ExecutionStrategy.sequential)
-            return yield* open(http, request(input), stop(input), options).pipe(
-              Scope.extend(own),
-              Effect.onExit(exit => (Exit.isSuccess(exit) ? Effect.void : Scope.close(own, Exit.void)))
-            )
-          })
-          const policy: Resilience.Policy = {
-            ...{ operation, part, tryTimeout: limit, timeout: limit },
-            repeatable: ({ isUnreached }) => isUnreached === true
-          }
-          return yield* calls.call(policy, attempt)
-        }).pipe(Effect.locallyWith(Headers.currentRedactedNames, all => [...all, ...names]))
+      run: (input, part, follow) => {
+        let isAnswered = false
+        const policy: Resilience.Policy = {
+          ...{ operation, part, tryTimeout: limit, timeout: limit },
+          repeatable: ({ isUnreached }) => isUnreached === true && !isAnswered
+        }
+        const attempt = (answered: Effect.Effect<void>) =>
+          Effect.gen(function* () {
+            const run = yield* open(http, request(input), stop(input), options)
+            isAnswered = true
+            yield* answered
+            return yield* follow(run)
+          }).pipe(Effect.scoped)
+        return Effect.locallyWith(calls.call(policy, attempt), Headers.currentRedactedNames, all => [...all, ...names])
+      }
     }
   })

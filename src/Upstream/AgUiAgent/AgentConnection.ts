@@ -11,7 +11,7 @@ import { EventQueue } from "../EventQueue.ts"
 import { largeEvents, rejectedFrames } from "../InstanceConnection.ts"
 import { OversizedFrame, type PlatformFrame } from "../PlatformEvent.ts"
 import { UpstreamFailure } from "../Resilience/UpstreamFailure.ts"
-import { Malformed, type OpenRun, type RunInput, type Times } from "./Agent.ts"
+import type { Follow, OpenRun, RunInput, Times } from "./Agent.ts"
 import * as History from "./History.ts"
 import * as Interrupts from "./Interrupts.ts"
 import type { HistoryUnavailable } from "./SessionHistory.ts"
@@ -20,7 +20,8 @@ import { Translation } from "./Translation.ts"
 /** The agent of a session, and what it gets. */
 export interface Options {
   readonly threadId: string
-  readonly open: (input: RunInput) => Effect.Effect<OpenRun, UpstreamFailure, Scope.Scope>
+  /** Runs the agent; see `Agent.run`. */
+  readonly run: (input: RunInput, follow: Follow) => Effect.Effect<void, UpstreamFailure>
   readonly conversation: Effect.Effect<Conversation, HistoryUnavailable>
   readonly history: History.Limits
   readonly times: Times
@@ -35,8 +36,8 @@ type AnswerFrame = Extract<PlatformFrame, { readonly type: "answer" }>
  */
 const acceptance = Duration.seconds(5)
 
-/** How long an agent that has ended its run may take to end its stream, or to continue. */
-const finishMillis = 2000
+/** How often the time limits of a run are looked at, at least. */
+const watchMillis = 2000
 
 /** Whether a failure proves that the agent has not run. */
 const isRefusal = ({ isUnreached, reason, statusCode = 0 }: UpstreamFailure): boolean =>
@@ -48,17 +49,20 @@ interface Ending {
   readonly message: string
 }
 
-const endingOf = (failure: UpstreamFailure): Ending => {
+/** `isAnswered`: the agent has started to answer. */
+const endingOf = (failure: UpstreamFailure, isAnswered = false): Ending => {
   const { message, reason } = failure
-  if (isRefusal(failure)) return { code: "agent_unavailable", message }
+  if (!isAnswered && isRefusal(failure)) return { code: "agent_unavailable", message }
+  if (isAnswered && reason === "timeout") return { code: "timeout", message }
   if (reason === "malformed" || reason === "too_large") return { code: "agent_malformed", message }
   return { code: "delivery_unknown", message: `${message}. It is not known what the agent has done` }
 }
 
-const broken: Ending = {
-  code: "delivery_unknown",
-  message: "The agent's stream ended before its run. It is not known what the agent has done"
-}
+const broken = new UpstreamFailure({
+  operation: "run",
+  reason: "connection",
+  message: "The agent's stream ended before its run"
+})
 
 /** A turn, from its message to its end. */
 class Turn {
@@ -70,23 +74,24 @@ class Turn {
   /** Runs that were started; the newest is the one that counts. */
   runs = 0
   fiber: Fiber.Fiber<void> | undefined
-  /** Completed when the message counts as sent, or with the proof that it was not. */
+  /** Done when the message counts as sent, or with the proof that it was not, which its sender reports. */
   readonly sent = Deferred.unsafeMake<void, UpstreamFailure>(FiberId.none)
-  /** Whether it counts as sent. Until then, and only then, its sender ends the turn. */
-  isSent: boolean
-  refusal: UpstreamFailure | undefined
 
-  constructor(frame: MessageFrame, isSent: boolean) {
+  constructor(frame: MessageFrame) {
     this.turnId = frame.turnId
     this.input = frame.input
     this.translation = new Translation(frame.turnId)
-    this.isSent = isSent
   }
 
-  accept(): void {
-    this.isSent = true
+  accept(): this {
     Deferred.unsafeDone(this.sent, Effect.void)
+    return this
   }
+}
+
+/** When the newest event of a run has arrived, in monotonic milliseconds; none while it waits for the session. */
+interface Silence {
+  since: number | undefined
 }
 
 const listOf = (value: unknown): ReadonlyArray<unknown> => (Array.isArray(value) ? value : [])
@@ -129,25 +134,15 @@ class AgentConnection {
         this.waiting.push(frame)
         return Effect.void
       }
-      const turn = new Turn(frame, false)
+      const turn = new Turn(frame)
       this.current = turn
-      const settled = Effect.suspend(() => {
-        if (turn.refusal !== undefined) return Effect.fail(turn.refusal)
-        turn.accept()
-        return Effect.void
-      })
-      // A sender that is gone does not end the turn.
-      const abandoned = Effect.sync(() => {
-        turn.accept()
-        if (turn.refusal !== undefined) this.fail(turn, endingOf(turn.refusal))
-      })
+      const settled = Effect.suspend(() => Deferred.await(turn.accept().sent))
+      // A sender that is gone reports nothing.
+      const reported = Effect.catchAll(settled, failure => Effect.sync(() => this.fail(turn, endingOf(failure))))
       const wait = Effect.timeoutOption(Effect.ignore(Deferred.await(turn.sent)), Duration.min(timeout, acceptance))
-      return Effect.zipRight(
-        this.run(turn),
-        Effect.zipRight(
-          Effect.onInterrupt(restore(wait), () => abandoned),
-          settled
-        )
+      return this.run(turn).pipe(
+        Effect.zipRight(Effect.onInterrupt(restore(wait), () => reported)),
+        Effect.zipRight(settled)
       )
     })
   }
@@ -163,18 +158,16 @@ class AgentConnection {
   }
 
   private work(turn: Turn, resume: ReadonlyArray<Interrupts.Resume> | undefined): Effect.Effect<void> {
+    let isAnswered = false
     return Effect.gen(this, function* () {
       const input = yield* this.inputOf(turn, resume)
-      const run = yield* this.options.open(input)
-      turn.accept()
-      const ended = yield* Effect.raceFirst(Effect.raceFirst(this.read(turn, run), run.abandoned), this.watch(turn))
-      const isFinished = turn.translation.state.is === "finished"
-      if (isFinished || ended === undefined) run.settle()
-      for (const event of turn.translation.close()) this.events.offer(event)
-      if (!isFinished && ended !== undefined) yield* this.onBroken(turn, ended)
+      yield* this.options.run(input, run => {
+        isAnswered = true
+        turn.accept()
+        return this.follow(turn, run)
+      })
     }).pipe(
-      Effect.scoped,
-      Effect.catchAll(failure => this.onFailure(turn, failure)),
+      Effect.catchAll(failure => this.onFailure(turn, failure, isAnswered)),
       Effect.catchAllCause(cause =>
         Cause.isInterruptedOnly(cause)
           ? Effect.failCause(cause)
@@ -191,14 +184,18 @@ class AgentConnection {
     return Effect.map(conversation, (all): RunInput => {
       const later = new Set(this.waiting.map(({ turnId }) => turnId))
       const messages = History.messagesFor(all, { turnId: turn.turnId, later }, history)
-      turn.translation.learn(History.idsOf(messages))
       const given = isObject(turn.input) ? turn.input : {}
+      const tools = listOf(given.tools)
+      turn.translation.learn(
+        messages,
+        tools.flatMap(tool => (isObject(tool) ? [tool.name] : []))
+      )
       return {
         threadId,
         runId: turn.runs === 1 ? turn.turnId : `${turn.turnId}-${turn.runs}`,
         state: given.state ?? {},
         messages: [...listOf(given.messages).filter(isObject), ...messages],
-        tools: listOf(given.tools),
+        tools,
         context: listOf(given.context),
         forwardedProps: given.forwardedProps ?? {},
         ...(resume === undefined ? {} : { resume })
@@ -210,67 +207,67 @@ class AgentConnection {
     )
   }
 
-  /** When the newest event of a run has arrived, in monotonic milliseconds; none while it waits for the session. */
-  private newest: number | undefined
+  /** Follows a run until an event has ended it, or something that is no event. */
+  private follow(turn: Turn, run: OpenRun): Effect.Effect<void, UpstreamFailure> {
+    const silence: Silence = { since: undefined }
+    return Effect.raceFirst(this.read(turn, run, silence), Effect.raceFirst(this.watch(silence), run.abandoned))
+  }
 
-  /** Passes on the events of a run until it has ended. Returns how it ended if that was no event. */
-  private read(turn: Turn, { next }: OpenRun): Effect.Effect<Ending | undefined, UpstreamFailure> {
+  /** Passes on the events of a run until one has ended it. */
+  private read({ translation }: Turn, { next }: OpenRun, silence: Silence): Effect.Effect<void, UpstreamFailure> {
     return Effect.gen(this, function* () {
       for (;;) {
-        this.newest = yield* Monotonic.millis
+        silence.since = yield* Monotonic.millis
         const received = yield* next
-        this.newest = undefined
+        silence.since = undefined
         for (const one of received) {
-          if (one instanceof Malformed) {
-            yield* Metric.increment(rejectedFrames)
-            return { code: "agent_malformed", message: `The agent sent an event that ${one.problem}` }
-          }
+          if (one instanceof UpstreamFailure) return yield* Effect.zipRight(Metric.increment(rejectedFrames), one)
           if (one instanceof OversizedFrame) yield* Metric.increment(largeEvents)
-          for (const event of one instanceof OversizedFrame ? [one.event] : turn.translation.add(one)) {
+          for (const event of one instanceof OversizedFrame ? [one.event] : translation.add(one)) {
             yield* this.events.awaitRoom
             this.events.offer(event)
           }
-          if (["ended", "asking"].includes(turn.translation.state.is)) return undefined
+          if (translation.state.is === "ended" || translation.state.is === "asking") return
         }
       }
     }).pipe(
-      Effect.catchAll(end => (Option.isNone(end) ? Effect.succeed(broken) : Effect.fail(end.value)))
-    ) as Effect.Effect<Ending | undefined, UpstreamFailure>
+      Effect.catchAll(end => {
+        if (end instanceof UpstreamFailure) return end
+        if (Option.isSome(end)) return end.value
+        if (translation.state.is !== "calling") return broken
+        for (const event of translation.complete()) this.events.offer(event)
+        return Effect.void
+      })
+    )
   }
 
-  /** Ends when a run takes too long, or when the agent is silent for too long. */
-  private watch(turn: Turn): Effect.Effect<Ending> {
-    const { run, silence } = this.options.times
-    return Effect.gen(this, function* () {
+  /** Fails when a run takes too long, or when the agent is silent for too long. */
+  private watch(silence: Silence): Effect.Effect<never, UpstreamFailure> {
+    const { run, silence: longest } = this.options.times
+    const late = (message: string) => new UpstreamFailure({ operation: "run", reason: "timeout", message })
+    return Effect.gen(function* () {
       const end = (yield* Monotonic.millis) + Duration.toMillis(run)
       for (;;) {
         const now = yield* Monotonic.millis
-        const { state } = turn.translation
-        const isLast = state.is === "finished" && !state.isCalling
-        const silent = (this.newest ?? now) + (isLast ? finishMillis : Duration.toMillis(silence))
-        if (now >= end) return { code: "timeout", message: `The run took more than ${Monotonic.words(run)}` }
-        if (now >= silent) {
-          return { code: "timeout", message: `The agent has sent nothing for ${Monotonic.words(silence)}` }
-        }
-        yield* Effect.sleep(Math.min(Math.ceil(Math.min(end, silent) - now), finishMillis))
+        const silent = (silence.since ?? now) + Duration.toMillis(longest)
+        if (now >= end) return yield* late(`The run took more than ${Monotonic.words(run)}`)
+        if (now >= silent) return yield* late(`The agent has sent nothing for ${Monotonic.words(longest)}`)
+        yield* Effect.sleep(Math.min(Math.ceil(Math.min(end, silent) - now), watchMillis))
       }
     })
   }
 
-  private onBroken(turn: Turn, ending: Ending): Effect.Effect<void> {
-    this.fail(turn, ending)
-    const { threadId } = this.options
-    return Effect.annotateLogs(Effect.logWarning("A run of an agent broke off"), { threadId, reason: ending.message })
-  }
-
-  private onFailure(turn: Turn, failure: UpstreamFailure): Effect.Effect<void> {
-    if (turn.isSent || !isRefusal(failure)) {
+  /** After a failure: its message was not sent, which the sender reports if it still waits, or its turn ends. */
+  private onFailure(turn: Turn, failure: UpstreamFailure, isAnswered: boolean): Effect.Effect<void> {
+    const isRefused = !isAnswered && isRefusal(failure)
+    return Effect.flatMap(isRefused ? Deferred.fail(turn.sent, failure) : Effect.succeed(false), isReported => {
+      if (isReported) return Effect.void
       turn.accept()
-      return this.onBroken(turn, endingOf(failure))
-    }
-    turn.refusal = failure
-    Deferred.unsafeDone(turn.sent, failure)
-    return Effect.void
+      const ending = endingOf(failure, isAnswered)
+      this.fail(turn, ending)
+      const annotations = { threadId: this.options.threadId, reason: ending.message }
+      return Effect.annotateLogs(Effect.logWarning("A run of an agent broke off"), annotations)
+    })
   }
 
   private fail({ translation }: Turn, { code, message }: Ending): void {
@@ -282,7 +279,7 @@ class AgentConnection {
     // The answer of a person may come before the request of the run that has asked is closed.
     if (this.current !== turn || turn.runs !== number || turn.translation.state.is === "asking") return Effect.void
     const frame = this.waiting.shift()
-    this.current = frame === undefined ? undefined : new Turn(frame, true)
+    this.current = frame === undefined ? undefined : new Turn(frame).accept()
     return this.current === undefined ? Effect.void : this.run(this.current)
   }
 

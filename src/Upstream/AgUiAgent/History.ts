@@ -3,7 +3,7 @@
  *
  * A call of a tool is sent together with its result, or not at all.
  */
-import { Names as MessageNames, messagesOf } from "../../AgUi/Messages.ts"
+import { Names as MessageNames, messagesOf, resultsIn } from "../../AgUi/Messages.ts"
 import type { Message } from "../../AgUi/Protocol.ts"
 import type { AgentMessage, Conversation, Part, UserMessage } from "../../Client/Conversation/Conversation.ts"
 
@@ -71,11 +71,12 @@ const relevant = (conversation: Conversation, { later, turnId }: Turn): Conversa
 }
 
 /** The calls that have a result by a client. */
-const answeredIn = (messages: Conversation["messages"]): ReadonlySet<string> => {
-  const users = messages.filter((message): message is UserMessage => message.role === "user")
-  const results = messagesOf({ epoch: "", seq: 0, trimmedSeq: 0, turns: [], waiting: [], messages: users })
-  return new Set(results.flatMap(message => (message.role === "tool" ? [message.toolCallId] : [])))
-}
+const answeredIn = (messages: Conversation["messages"]): ReadonlySet<string> =>
+  new Set(
+    messages.flatMap(message =>
+      message.role === "user" ? (resultsIn(message) ?? []).map(({ toolCallId }) => toolCallId) : []
+    )
+  )
 
 /** Messages that are sent together or not at all: a call and what follows of it, or one message. */
 const unitsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<ReadonlyArray<Message>> => {
@@ -95,21 +96,46 @@ const unitsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<ReadonlyArray<
 
 const isOfUser = ([first]: ReadonlyArray<Message>): boolean => first?.role === "user"
 
-/** The newest units within the limits; the newest one in any case. What is cut begins with a user's message. */
+interface Size {
+  messages: number
+  bytes: number
+}
+
+const sizeOf = (unit: ReadonlyArray<Message>): Size => ({
+  messages: unit.length,
+  bytes: unit.reduce((sum, message) => sum + Buffer.byteLength(JSON.stringify(message)) + 1, 0)
+})
+
+/** Where the newest units begin that are within limits together; the newest one is in any case. */
+const beginning = (sizes: ReadonlyArray<Size>, { bytes, messages }: Limits): number => {
+  const room = { bytes, messages }
+  const last = sizes.findLastIndex((size, index) => {
+    room.messages -= size.messages
+    room.bytes -= size.bytes
+    return index < sizes.length - 1 && (room.bytes < 0 || room.messages < 0)
+  })
+  return last + 1
+}
+
+/**
+ * The newest units within the limits; the newest one in any case. They begin with a message of a user, since some models
+ * refuse others. If more than half of them is one turn, this is cut after its message.
+ */
 const newest = (
   units: ReadonlyArray<ReadonlyArray<Message>>,
-  { bytes, messages }: Limits
+  limits: Limits
 ): ReadonlyArray<ReadonlyArray<Message>> => {
-  let [roomBytes, roomMessages] = [bytes, messages]
-  const last = units.findLastIndex((unit, index) => {
-    roomMessages -= unit.length
-    roomBytes -= unit.reduce((sum, message) => sum + Buffer.byteLength(JSON.stringify(message)) + 1, 0)
-    return index < units.length - 1 && (roomBytes < 0 || roomMessages < 0)
-  })
-  if (last < 0) return units
-  const kept = units.slice(last + 1)
-  const first = kept.findIndex(isOfUser)
-  return first < 0 ? kept : kept.slice(first)
+  const sizes = units.map(sizeOf)
+  const from = beginning(sizes, limits)
+  const next = units.findIndex((unit, index) => index >= from && isOfUser(unit))
+  if (from === 0) return units
+  if (next >= 0 && (units.length - next) * 2 >= units.length - from) return units.slice(next)
+  const asked = units.slice(0, from).findLastIndex(isOfUser)
+  const { bytes, messages } = sizes[asked] ?? { bytes: 0, messages: 0 }
+  const rest = { bytes: limits.bytes - bytes, messages: limits.messages - messages }
+  const { bytes: least, messages: fewest } = sizes.at(-1)!
+  if (asked < 0 || rest.bytes < least || rest.messages < fewest) return units.slice(from)
+  return [units[asked]!, ...units.slice(beginning(sizes, rest))]
 }
 
 /** Without the members that only our clients know: some agents refuse messages with others than they know. */
@@ -124,10 +150,3 @@ export const messagesFor = (conversation: Conversation, turn: Turn, limits: Limi
   const sent = relevant(conversation, turn)
   return newest(unitsOf(messagesOf(sent, new Names(conversation.epoch)).map(plain)), limits).flat()
 }
-
-/** The ids by which an agent knows messages and calls. */
-export const idsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<string> =>
-  messages.flatMap(message => [
-    message.id,
-    ...(message.role === "assistant" ? (message.toolCalls ?? []).map(({ id }) => id) : [])
-  ])

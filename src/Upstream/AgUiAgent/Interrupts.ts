@@ -2,6 +2,7 @@
 import { Option, Schema } from "effect"
 import { isObject, type JsonObject } from "../../base/Json/Parsing.ts"
 import { identifierChars } from "../PlatformEvent.ts"
+import { identifierOf } from "./Identifier.ts"
 
 /** Absent or null. */
 const maybe = <A, I>(schema: Schema.Schema<A, I>) => Schema.optionalWith(schema, { nullable: true })
@@ -62,7 +63,7 @@ export const requestOf = (interrupt: Interrupt, turnId: string): JsonObject & { 
   const known = isObject(request) && isObject(request.details) ? request.details : undefined
   const details = {
     ...(known ?? metadata),
-    ...(toolCallId === undefined ? {} : { toolCallId })
+    ...(toolCallId === undefined ? {} : { toolCallId: identifierOf(toolCallId) })
   }
   const detailed = Object.keys(details).length === 0 ? {} : { details }
   return { type: "approval.requested", turnId, requestId, action: text, ...detailed }

@@ -1,29 +1,60 @@
 /**
  * The events of AG-UI as events of the agent platform. Pure.
  *
- * It is lenient: an event that does not fit what came before changes nothing, and unknown ones are counted as dropped. A
- * turn starts once and ends at most once, whatever the agent sends.
+ * It is lenient: text comes even if its message has no start, and unknown events are counted as dropped. A turn starts once
+ * and ends at most once, whatever the agent sends.
  */
 import { Either } from "effect"
-import { planActivity } from "../../AgUi/Messages.ts"
+import { contentOf, planActivity } from "../../AgUi/Messages.ts"
+import type { Message } from "../../AgUi/Protocol.ts"
 import { isObject, type JsonObject, parseWellFormed } from "../../base/Json/Parsing.ts"
 import type { PlatformEvent } from "../PlatformEvent.ts"
+import { identifierOf } from "./Identifier.ts"
 import * as Interrupts from "./Interrupts.ts"
 
 /** What a run has come to. */
 export type State =
   | { readonly is: "running" }
   /**
-   * The run has ended, and the turn ends with the stream: some agents end a run with each answer of their model, and continue
-   * when their tools have run. `isCalling`: calls have no result.
+   * The run has ended and calls of the agent's own tools have no result. Some agents end a run with each answer of their
+   * model, and continue in the same stream when their tools have run; otherwise the turn ends with the stream.
    */
-  | { readonly is: "finished"; readonly isCalling: boolean }
+  | { readonly is: "calling" }
   /** The turn has ended. */
   | { readonly is: "ended" }
   /** The run has ended, and the turn continues after a person has answered. */
   | { readonly is: "asking"; readonly interrupts: ReadonlyArray<Interrupts.Interrupt> }
 
 type Payload = JsonObject & { readonly type: string }
+
+/** A text, a call or a result in a snapshot of messages. */
+interface WholePart {
+  readonly kind: Kind | "result"
+  readonly id: unknown
+  readonly content: string
+  /** The members of the event that begins it. */
+  readonly message: JsonObject
+}
+
+const known = ({ content, id, kind }: WholePart) => [keyOf(kind, id), content] as const
+
+const partsOf = (message: unknown): ReadonlyArray<WholePart> => {
+  if (!isObject(message)) return []
+  const { id, role, toolCallId, toolCalls } = message
+  const content = contentOf(message) ?? ""
+  if (role === "tool") return [{ kind: "result", id: toolCallId, content, message }]
+  if (role !== "assistant" && role !== "reasoning") return []
+  const kind = role === "assistant" ? "message" : "thinking"
+  const calls = Array.isArray(toolCalls) && role === "assistant" ? toolCalls : []
+  return [
+    ...(content === "" ? [] : [{ kind, id, content, message } as const]),
+    ...calls.flatMap((call): ReadonlyArray<WholePart> => {
+      if (!isObject(call) || !isObject(call.function)) return []
+      const { arguments: written, name } = call.function
+      return [{ kind: "call", id: call.id, content: text(written) ?? "", message: { toolCallName: name } }]
+    })
+  ]
+}
 
 /** Characters of the arguments of a call, above which they are only passed as text. */
 const longestArguments = 1024 * 1024
@@ -34,13 +65,8 @@ const shape = { levels: 1000, members: 32_768 }
 /** Open messages, calls and steps of a turn, of each; further ones are dropped. */
 const maxKept = 10_000
 
-/** Ids of messages and calls that are kept, of those that the agent was sent and of its own. */
-const maxKnown = 200_000
-
-interface Call {
-  readonly name: string
-  text: string
-}
+/** Events after which a run that had ended continues. */
+const continuing = /_(?:STARTED|START|CONTENT|ARGS|CHUNK|RESULT)$/
 
 const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
 
@@ -54,36 +80,56 @@ const usageNames = {
   model: "model"
 } as const
 
-/** The kinds of text, with the events of the platform and the name of their ids. */
+/** What an agent writes in pieces, with the events of the platform and the name of their ids. */
 const kinds = {
-  message: { name: "messageId", type: "message" },
-  thinking: { name: "thinkingId", type: "thinking" }
+  message: { named: "messageId", type: "message" },
+  thinking: { named: "thinkingId", type: "thinking" },
+  call: { named: "callId", type: "tool.call" }
 } as const
 type Kind = keyof typeof kinds
+
+/** A text or a call that has started. */
+interface Open {
+  readonly kind: Kind
+  readonly id: string
+  /** Of the tool that is called. */
+  readonly name: string
+  /** The arguments of a call so far. */
+  text: string
+  /** Whether it is not the agent's, such as a message of a user. */
+  readonly isLeftOut: boolean
+}
+
+const keyOf = (kind: Kind | "result", id: unknown): string => `${kind} ${identifierOf(id)}`
+
+/** The arguments of a call; none if they are no JSON. */
+const argumentsIn = (written: string): object => {
+  if (written === "") return { args: {} }
+  const args = written.length > longestArguments ? Either.left("") : parseWellFormed(written, shape)
+  return Either.isRight(args) ? { args: args.right } : {}
+}
 
 /** Translates the runs of one turn. */
 export class Translation {
   private current: State = { is: "running" }
   private isStarted = false
   /** By kind and id. */
-  private readonly texts = new Map<string, readonly [kind: Kind, id: string]>()
-  private readonly calls = new Map<string, Call>()
-  /** Complete calls without a result. */
+  private readonly open = new Map<string, Open>()
+  /** Complete calls of the agent's own tools without a result. */
   private readonly pending = new Set<string>()
   /** Open steps, the oldest first. */
   private steps: Array<{ readonly id: string; readonly name: string }> = []
   private count = 0
   /** What the last chunk belongs to, which has no event of its own for its end. */
-  private chunk: { readonly kind: Kind | "call"; readonly id: string } | undefined
-  /** The message of the events of thoughts in the form without ids. */
-  private thought = ""
-  /** Whether the agent has sent messages as events, and not only as a whole. */
-  private hasStreamed = false
+  private chunked: Pick<Open, "id" | "kind"> | undefined
+  /** What the agent has sent as events, and not only as a whole. */
+  private streamed = new Set<Kind | "result">()
+  /** What the last snapshot had, by kind and id. */
+  private whole: ReadonlyMap<string, string> = new Map()
   private out: Array<PlatformEvent> = []
   private input: PlatformEvent | undefined
-
-  /** The ids of messages and calls that are not new. */
-  private readonly known = new Set<string>()
+  private history: ReadonlyArray<Message> = []
+  private clientTools: ReadonlySet<unknown> = new Set()
 
   constructor(private readonly turnId: string) {}
 
@@ -93,17 +139,20 @@ export class Translation {
 
   /** Continues the turn, by a run with the answers. */
   resume(): void {
+    this.pending.clear()
     if (this.current.is === "asking") this.current = { is: "running" }
   }
 
-  learn(ids: Iterable<string>): void {
-    for (const id of ids) if (this.known.size < maxKnown) this.known.add(id)
+  /** What the agent was sent: messages, and the names of the tools that the client runs. */
+  learn(history: ReadonlyArray<Message>, clientTools: ReadonlyArray<unknown>): void {
+    this.history = history
+    this.clientTools = new Set(clientTools)
   }
 
   /** The events that an event of AG-UI becomes. There are none after the end of the run. */
   add(event: PlatformEvent): ReadonlyArray<PlatformEvent> {
-    if (this.current.is === "finished" && event.type !== "RUN_FINISHED") this.current = { is: "running" }
-    if (this.current.is !== "running") return []
+    if (this.current.is === "calling" && continuing.test(event.type)) this.current = { is: "running" }
+    if (this.current.is === "ended" || this.current.is === "asking") return []
     this.input = event
     if (!this.isStarted) {
       this.isStarted = true
@@ -118,15 +167,15 @@ export class Translation {
     return this.take()
   }
 
-  /** Ends the turn after its run, at the end of the stream. */
-  close(): ReadonlyArray<PlatformEvent> {
-    return this.current.is === "finished" ? this.finish({ type: "turn.completed" }) : []
+  /** Ends the turn with the stream. */
+  complete(): ReadonlyArray<PlatformEvent> {
+    return this.finish({ type: "turn.completed" })
   }
 
-  /** Ends the turn, unless it has ended. */
+  /** Ends the turn, unless it has ended. It is complete if its last run has ended. */
   fail(code: string, message: string, retryable = true): ReadonlyArray<PlatformEvent> {
-    return this.current.is === "finished"
-      ? this.close()
+    return this.current.is === "calling"
+      ? this.complete()
       : this.finish({ type: "turn.failed", code, message, retryable })
   }
 
@@ -167,119 +216,81 @@ export class Translation {
   }
 
   private closeAll(): void {
-    this.chunk = undefined
-    for (const [kind, id] of this.texts.values()) this.endText(kind, id)
-    for (const id of this.calls.keys()) this.endCall(id)
+    this.chunked = undefined
+    for (const { id, kind } of this.open.values()) this.endPart(kind, id)
   }
 
-  // Texts
+  // Texts and calls
 
-  startText(kind: Kind, id: unknown, role?: unknown): void {
-    if (text(id) === undefined || this.texts.has(`${kind} ${id}`)) return
-    // A message of another role is not the agent's.
-    if (role !== undefined && role !== null && role !== "assistant" && role !== "reasoning") return
-    if (this.texts.size < maxKept) this.texts.set(`${kind} ${id}`, [kind, id as string])
-    this.learn([id as string])
-    this.hasStreamed = true
-    this.emit({ type: `${kinds[kind].type}.start`, [kinds[kind].name]: id })
+  /** One that is open; without an id the newest. */
+  private find(kind: Kind, id: unknown): Open | undefined {
+    return identifierOf(id) === undefined
+      ? [...this.open.values()].findLast(open => open.kind === kind)
+      : this.open.get(keyOf(kind, id))
   }
 
-  addText(kind: Kind, id: unknown, delta: unknown): void {
-    if (typeof delta !== "string" || !this.texts.has(`${kind} ${String(id)}`)) return this.drop("TEXT")
-    const { name, type } = kinds[kind]
-    const sent = this.input?.asSent
-    const payload = { type: `${type}.delta`, [name]: id, delta }
-    this.emit(payload, sent === undefined ? undefined : { ...payload, delta: sent.delta })
+  /** Begins a text or a call, unless it is open. */
+  startPart(kind: Kind, given: unknown, { role, toolCallName }: JsonObject = {}): Open {
+    const id = identifierOf(given) ?? `${kind}-${++this.count}`
+    const { named, type } = kinds[kind]
+    const known = this.open.get(keyOf(kind, id))
+    if (known !== undefined) return known
+    if (kind === "call") this.streamed.add(kind)
+    const isLeftOut = typeof role === "string" && role !== "assistant" && role !== "reasoning"
+    const name = text(toolCallName) ?? "unknown"
+    const open: Open = { kind, id, name, text: "", isLeftOut }
+    if (this.open.size < maxKept) this.open.set(keyOf(kind, id), open)
+    if (!isLeftOut) this.emit({ type: `${type}.start`, [named]: id, ...(kind === "call" ? { name } : {}) })
+    return open
   }
 
-  endText(kind: Kind, id: unknown): void {
-    if (this.texts.delete(`${kind} ${String(id)}`)) {
-      this.emit({ type: `${kinds[kind].type}.complete`, [kinds[kind].name]: id })
-    }
+  /** Adds a piece. Text without a start begins by it. */
+  addPiece(kind: Kind, given: unknown, delta: unknown): void {
+    if (typeof delta !== "string") return this.drop("DELTA")
+    const { named, type } = kinds[kind]
+    const open = this.find(kind, given) ?? this.startPart(kind, given)
+    if (open.isLeftOut) return
+    this.streamed.add(kind)
+    if (kind === "call" && open.text.length <= longestArguments) open.text += delta
+    const payload = { type: `${type}.delta`, [named]: open.id, delta }
+    // It may have the halves of characters.
+    const sent = this.input?.asSent?.delta
+    this.emit(payload, typeof sent === "string" ? { ...payload, delta: sent } : undefined)
   }
 
-  /** A piece of a text that names its message only at first. */
-  chunkText(kind: Kind, { delta, messageId, role }: JsonObject): void {
-    const id = text(messageId) ?? (this.chunk?.kind === kind ? this.chunk.id : undefined)
-    if (id === undefined) return
-    if (this.chunk?.kind !== kind || this.chunk.id !== id) this.endChunk()
-    this.startText(kind, id, role)
-    this.chunk = { kind, id }
-    if (text(delta) !== undefined) this.addText(kind, id, delta)
+  endPart(kind: Kind, given: unknown): void {
+    const open = this.find(kind, given)
+    if (open === undefined) return
+    const { id, isLeftOut, name, text: written } = open
+    this.open.delete(keyOf(kind, id))
+    if (isLeftOut) return
+    const { named, type } = kinds[kind]
+    if (kind !== "call") return this.emit({ type: `${type}.complete`, [named]: id })
+    if (this.pending.size < maxKept && !this.clientTools.has(name)) this.pending.add(id)
+    this.emit({ type, [named]: id, name, ...argumentsIn(written) })
+  }
+
+  /** A piece that names what it belongs to only at first. */
+  addChunk(kind: Kind, given: unknown, payload: JsonObject): void {
+    const named = identifierOf(given) ?? (this.chunked?.kind === kind ? this.chunked.id : undefined)
+    if (named === undefined || this.chunked?.kind !== kind || this.chunked.id !== named) this.endChunk()
+    const { id } = this.startPart(kind, named, payload)
+    this.chunked = { kind, id }
+    if (text(payload.delta) !== undefined) this.addPiece(kind, id, payload.delta)
   }
 
   private endChunk(): void {
-    const { chunk } = this
-    this.chunk = undefined
-    if (chunk === undefined) return
-    if (chunk.kind === "call") this.endCall(chunk.id)
-    else this.endText(chunk.kind, chunk.id)
+    const { chunked } = this
+    this.chunked = undefined
+    if (chunked !== undefined) this.endPart(chunked.kind, chunked.id)
   }
 
-  startThought(): void {
-    this.thought = `thought-${++this.count}`
-    this.startText("thinking", this.thought)
-  }
-
-  addThought(delta: unknown): void {
-    this.addText("thinking", this.thought, delta)
-  }
-
-  endThought(): void {
-    this.endText("thinking", this.thought)
-  }
-
-  // Tools
-
-  startCall({ parentMessageId, toolCallId, toolCallName }: JsonObject): void {
-    const [callId, name] = [text(toolCallId), text(toolCallName)]
-    if (callId === undefined || name === undefined || this.calls.has(callId)) return
-    if (this.calls.size < maxKept) this.calls.set(callId, { name, text: "" })
-    this.learn([text(parentMessageId) ?? callId])
-    this.hasStreamed = true
-    this.emit({ type: "tool.call.start", callId, name })
-  }
-
-  addArguments(id: unknown, delta: unknown): void {
-    const call = this.calls.get(String(id))
-    if (call === undefined || typeof delta !== "string") return
-    if (call.text.length <= longestArguments) call.text += delta
-    const sent = this.input?.asSent
-    const payload = { type: "tool.call.delta", callId: id, delta }
-    this.emit(payload, sent === undefined ? undefined : { ...payload, delta: sent.delta })
-  }
-
-  endCall(id: unknown): void {
-    const callId = String(id)
-    const call = this.calls.get(callId)
-    if (call === undefined) return
-    this.calls.delete(callId)
-    if (this.pending.size < maxKept) this.pending.add(callId)
-    const { name, text: written } = call
-    const args =
-      written.length > longestArguments
-        ? Either.left("")
-        : written === ""
-          ? Either.right({})
-          : parseWellFormed(written, shape)
-    this.emit({ type: "tool.call", callId, name, ...(Either.isRight(args) ? { args: args.right } : {}) })
-  }
-
-  chunkCall(payload: JsonObject): void {
-    const id = text(payload.toolCallId) ?? (this.chunk?.kind === "call" ? this.chunk.id : undefined)
-    if (id === undefined) return
-    if (this.chunk?.kind !== "call" || this.chunk.id !== id) this.endChunk()
-    this.startCall({ ...payload, toolCallId: id })
-    this.chunk = { kind: "call", id }
-    if (text(payload.delta) !== undefined) this.addArguments(id, payload.delta)
-  }
-
-  result({ content, messageId, metadata, toolCallId }: JsonObject): void {
-    const callId = text(toolCallId)
-    if (callId === undefined) return
-    this.endCall(callId)
+  result({ content, metadata, toolCallId }: JsonObject): void {
+    const callId = identifierOf(toolCallId)
+    if (callId === undefined) return this.drop("TOOL_CALL_RESULT")
+    this.streamed.add("result")
+    this.endPart("call", callId)
     this.pending.delete(callId)
-    if (text(messageId) !== undefined) this.learn([messageId as string])
     const error = isObject(metadata) ? metadata["causeway.error"] : undefined
     this.emit(
       isObject(error) ? { type: "tool.error", callId, error } : { type: "tool.result", callId, result: content ?? null }
@@ -305,33 +316,29 @@ export class Translation {
   // Messages as a whole
 
   /**
-   * The messages of the agent after the last one of a user, from an agent that sends them only as a whole. Many send them
-   * as events and then again, some with other ids.
+   * What is new in the messages after the last one of a user, from an agent that sends them only as a whole. Many send them
+   * as events and then again, some with other ids, and some use an id in several turns.
    */
   snapshot(messages: unknown): void {
-    if (!Array.isArray(messages) || this.hasStreamed) return
-    const isUser = (message: unknown) => isObject(message) && message.role === "user"
-    const last = messages.findLastIndex(isUser)
-    for (const message of messages.slice(last + 1)) if (isObject(message)) this.whole(message)
-    this.hasStreamed = false
+    if (!Array.isArray(messages)) return
+    const last = messages.findLastIndex(message => isObject(message) && message.role === "user")
+    // Without a message of a user, those that the agent was sent may be among them.
+    const before = new Map([...(last < 0 ? this.history.flatMap(partsOf) : []).map(known), ...this.whole])
+    const parts = messages.slice(last + 1).flatMap(partsOf)
+    this.whole = new Map(parts.map(known))
+    const streamed = new Set(this.streamed)
+    for (const part of parts) if (!streamed.has(part.kind)) this.addWhole(part, before.get(known(part)[0]))
+    this.streamed = streamed
   }
 
-  private whole({ content, id, role, toolCallId, toolCalls }: JsonObject): void {
-    if (text(id) === undefined || this.known.has(id as string)) return
-    if (role === "tool") return this.result({ content, messageId: id, toolCallId })
-    if (role !== "assistant") return
-    if (text(content) !== undefined) {
-      this.startText("message", id)
-      this.emit({ type: "message.delta", messageId: id, delta: content })
-      this.endText("message", id)
-    }
-    for (const call of Array.isArray(toolCalls) ? toolCalls : []) {
-      if (!isObject(call) || !isObject(call.function) || this.known.has(String(call.id))) continue
-      this.startCall({ toolCallId: call.id, toolCallName: call.function.name, parentMessageId: id })
-      this.learn([String(call.id)])
-      this.addArguments(call.id, call.function.arguments)
-      this.endCall(call.id)
-    }
+  /** A part of a snapshot, or what it has more than in the snapshot before. */
+  private addWhole({ content, id, kind, message }: WholePart, before: string | undefined): void {
+    if (content === before) return
+    if (kind === "result") return this.result(message)
+    const isMore = kind !== "call" && before !== undefined && content.startsWith(before)
+    const started = this.startPart(kind, id, message)
+    if (content !== "") this.addPiece(kind, started.id, isMore ? content.slice(before.length) : content)
+    this.endPart(kind, started.id)
   }
 
   // Others
@@ -383,7 +390,10 @@ export class Translation {
     }
     if (type === "cancelled") return this.end({ type: "turn.cancelled" })
     this.closeAll()
-    this.current = { is: "finished", isCalling: this.pending.size > 0 }
+    const left = isObject(outcome) ? outcome.pendingToolCallIds : undefined
+    for (const id of Array.isArray(left) ? left : []) this.pending.delete(identifierOf(id) ?? "")
+    if (this.pending.size === 0) this.end({ type: "turn.completed" })
+    else this.current = { is: "calling" }
   }
 
   failed({ code, message, metadata, usage }: JsonObject): void {
@@ -414,35 +424,32 @@ const passed: ReadonlyMap<string, string> = new Map(
 
 const nothing = () => {}
 
+type Change = (run: Translation, payload: JsonObject) => unknown
+
+/** The events of what an agent writes in pieces; `id` is the member that has its id. */
+const inPieces = (prefix: string, kind: Kind, id: string, piece = "CONTENT"): Readonly<Record<string, Change>> => ({
+  [`${prefix}_START`]: (run, payload) => run.startPart(kind, payload[id], payload),
+  [`${prefix}_${piece}`]: (run, payload) => run.addPiece(kind, payload[id], payload.delta),
+  [`${prefix}_END`]: (run, payload) => run.endPart(kind, payload[id]),
+  [`${prefix}_CHUNK`]: (run, payload) => run.addChunk(kind, payload[id], payload)
+})
+
 /** What each event of AG-UI does. */
-const effects: ReadonlyMap<string, (run: Translation, payload: JsonObject) => void> = new Map(
-  Object.entries<(run: Translation, payload: JsonObject) => void>({
+const effects: ReadonlyMap<string, Change> = new Map(
+  Object.entries<Change>({
     RUN_STARTED: nothing,
     RUN_FINISHED: (run, payload) => run.finished(payload),
     RUN_ERROR: (run, payload) => run.failed(payload),
 
-    TEXT_MESSAGE_START: (run, { messageId, role }) => run.startText("message", messageId, role),
-    TEXT_MESSAGE_CONTENT: (run, { delta, messageId }) => run.addText("message", messageId, delta),
-    TEXT_MESSAGE_END: (run, { messageId }) => run.endText("message", messageId),
-    TEXT_MESSAGE_CHUNK: (run, payload) => run.chunkText("message", payload),
-
+    ...inPieces("TEXT_MESSAGE", "message", "messageId"),
     REASONING_START: nothing,
     REASONING_END: nothing,
-    REASONING_MESSAGE_START: (run, { messageId }) => run.startText("thinking", messageId),
-    REASONING_MESSAGE_CONTENT: (run, { delta, messageId }) => run.addText("thinking", messageId, delta),
-    REASONING_MESSAGE_END: (run, { messageId }) => run.endText("thinking", messageId),
-    REASONING_MESSAGE_CHUNK: (run, payload) => run.chunkText("thinking", payload),
-    // The names before version 0.0.45 of the protocol.
+    ...inPieces("REASONING_MESSAGE", "thinking", "messageId"),
+    // The names before version 0.0.45 of the protocol, without ids.
     THINKING_START: nothing,
     THINKING_END: nothing,
-    THINKING_TEXT_MESSAGE_START: run => run.startThought(),
-    THINKING_TEXT_MESSAGE_CONTENT: (run, { delta }) => run.addThought(delta),
-    THINKING_TEXT_MESSAGE_END: run => run.endThought(),
-
-    TOOL_CALL_START: (run, payload) => run.startCall(payload),
-    TOOL_CALL_ARGS: (run, { delta, toolCallId }) => run.addArguments(toolCallId, delta),
-    TOOL_CALL_END: (run, { toolCallId }) => run.endCall(toolCallId),
-    TOOL_CALL_CHUNK: (run, payload) => run.chunkCall(payload),
+    ...inPieces("THINKING_TEXT_MESSAGE", "thinking", "messageId"),
+    ...inPieces("TOOL_CALL", "call", "toolCallId", "ARGS"),
     TOOL_CALL_RESULT: (run, payload) => run.result(payload),
 
     STEP_STARTED: (run, { stepName }) => run.startStep(stepName),
@@ -453,9 +460,9 @@ const effects: ReadonlyMap<string, (run: Translation, payload: JsonObject) => vo
     MESSAGES_SNAPSHOT: (run, { messages }) => run.snapshot(messages),
 
     SUBAGENT_STARTED: (run, { description: task, name: agentType, subagentRunId: subagentId }) =>
-      run.emit({ type: "subagent.started", subagentId, agentType, task }),
+      run.emit({ type: "subagent.started", subagentId: identifierOf(subagentId), agentType, task }),
     SUBAGENT_FINISHED: (run, { result, subagentRunId: subagentId }) =>
-      run.emit({ type: "subagent.completed", subagentId, result }),
+      run.emit({ type: "subagent.completed", subagentId: identifierOf(subagentId), result }),
     ACTIVITY_SNAPSHOT: (run, payload) => run.activity(payload),
     CUSTOM: (run, payload) => run.custom(payload)
   })

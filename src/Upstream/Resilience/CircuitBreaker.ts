@@ -14,6 +14,22 @@ export class CircuitOpen extends Schema.TaggedError<CircuitOpen>()("CircuitOpen"
   retryAfterMillis: Schema.Number
 }) {}
 
+/**
+ * A call to an upstream. One that lasts, such as a stream, runs `answered` once the upstream has answered, which ends an
+ * outage; its verdict counts at its end.
+ */
+export type Call<A, E, R> = Effect.Effect<A, E, R> | ((answered: Effect.Effect<void>) => Effect.Effect<A, E, R>)
+
+/** Starts a call. */
+export const start = <A, E, R>(call: Call<A, E, R>, answered: Effect.Effect<void>): Effect.Effect<A, E, R> =>
+  Effect.isEffect(call) ? call : call(answered)
+
+/** A call within a breaker inside another one: its answer counts for both. */
+export const nested =
+  <A, E, R, B>(call: Call<A, E, R>, within: (call: Call<A, E, R>) => B) =>
+  (outer: Effect.Effect<void>): B =>
+    within(inner => start(call, Effect.zipRight(inner, outer)))
+
 /** A circuit breaker. */
 export interface Breaker {
   /** The current state. */
@@ -25,13 +41,13 @@ export interface Breaker {
    * The permit is always returned. An interrupted call says nothing about the upstream.
    */
   readonly protect: <A, E, R>(
-    call: Effect.Effect<A, E, R>,
+    call: Call<A, E, R>,
     verdictOf: (exit: Exit.Exit<A, E>) => CircuitBreakerState.Verdict,
     isBackground?: boolean
   ) => Effect.Effect<A, E | CircuitOpen, R>
   /** `protect` that also returns the permit, for a verdict on what follows the call, such as the rest of a stream. */
   readonly protectWithPermit: <A, E, R>(
-    call: Effect.Effect<A, E, R>,
+    call: Call<A, E, R>,
     verdictOf: (exit: Exit.Exit<A, E>) => CircuitBreakerState.Verdict,
     isBackground?: boolean
   ) => Effect.Effect<readonly [result: A, permit: CircuitBreakerState.Permit], E | CircuitOpen, R>
@@ -79,22 +95,13 @@ export const fromRef = (
     transition: (state: CircuitBreakerState.State, now: number) => readonly [A, CircuitBreakerState.State]
   ) =>
     Effect.flatMap(Monotonic.millis, now => {
-      let state = get()
-      const passed = [state]
-      for (;;) {
-        const next = CircuitBreakerState.elapse(state, now, settings)
-        if (next === state) break
-        state = next
-        passed.push(state)
-      }
-      const [result, after] = transition(state, now)
+      const before = get()
+      const due = CircuitBreakerState.at(before, now)
+      const [result, after] = transition(due, now)
       set(after)
-      if (after._tag !== passed.at(-1)?._tag) passed.push(after)
-      if (passed.length === 1) return Effect.succeed(result)
-      return Effect.as(
-        Effect.forEach(passed.slice(1), (to, index) => onTransition(passed[index]!, to), { discard: true }),
-        result
-      )
+      const report = (from: CircuitBreakerState.State, to: CircuitBreakerState.State) =>
+        from._tag === to._tag ? Effect.void : onTransition(from, to)
+      return Effect.as(Effect.zipRight(report(before, due), report(due, after)), result)
     })
 
   const admit = (isBackground = false) =>
@@ -106,13 +113,16 @@ export const fromRef = (
           : new CircuitOpen({ upstream, retryAfterMillis: admission.retryAfterMillis })
     )
 
+  const answered = (permit: CircuitBreakerState.Permit) =>
+    modify((state, now) => [undefined, CircuitBreakerState.answered(state, permit, now)])
+
   const settle: Breaker["settle"] = (permit, verdict) =>
     modify((state, now) => [undefined, CircuitBreakerState.settle(state, permit, verdict, now, settings)])
 
   const protectWithPermit: Breaker["protectWithPermit"] = (call, verdictOf, isBackground) =>
     Effect.uninterruptibleMask(restore =>
       Effect.flatMap(admit(isBackground), permit =>
-        restore(call).pipe(
+        restore(start(call, answered(permit))).pipe(
           Effect.onExit(exit => settle(permit, verdictOf(exit))),
           Effect.map(result => [result, permit] as const)
         )

@@ -14,7 +14,10 @@ export interface Settings {
   /** How long it stays open; doubled, up to the longest, each time that a probe fails. */
   readonly cooldownMillis: number
   readonly longestCooldownMillis: number
-  /** A probe that takes longer has failed. Longer than the limit of any try, except for streams. */
+  /**
+   * After this time without an answer to a probe, another call is admitted too. A probe itself ends by the limit of its
+   * call, since a service that answers slowly may work.
+   */
   readonly probeMillis: number
   /** The `Retry-After` of calls that are rejected during a probe; most probes end soon. */
   readonly askAgainMillis: number
@@ -28,14 +31,14 @@ export const defaults: Settings = {
   window: { slotMillis: 1000, slots: 30 },
   cooldownMillis: 10_000,
   longestCooldownMillis: 60_000,
-  probeMillis: 30_000,
+  probeMillis: 10_000,
   askAgainMillis: 1000
 }
 
 /**
  * Admits a call, and is returned with its verdict.
  *
- * The epoch changes with every transition and every probe. A verdict with an earlier epoch is ignored.
+ * The epoch changes with every transition. A verdict with an earlier epoch is ignored.
  */
 export interface Permit {
   readonly epoch: number
@@ -58,14 +61,14 @@ export interface Open {
   readonly cooldownMillis: number
 }
 
-/** One call at a time is admitted, as a probe. */
+/** Single calls are admitted, as probes. */
 export interface HalfOpen {
   readonly _tag: "half_open"
   readonly epoch: number
   /** The cooldown before. */
   readonly cooldownMillis: number
-  /** When the current probe has failed; `undefined` if there is none. */
-  readonly probeDeadline: number | undefined
+  /** When the next probe is admitted, while the last one is in progress; `undefined` if none is. */
+  readonly nextProbe: number | undefined
 }
 
 /** The state of a breaker. */
@@ -89,31 +92,11 @@ const open = (state: State, now: number, cooldownMillis: number): Open => ({
 const openLonger = (state: HalfOpen, now: number, settings: Settings): Open =>
   open(state, now, Math.min(state.cooldownMillis * 2, settings.longestCooldownMillis))
 
-/**
- * The next transition that is due by time, or the same state if there is none.
- *
- * Apply it until nothing changes: a probe may have timed out long ago.
- */
-export const elapse = (state: State, now: number, settings: Settings): State => {
-  if (state._tag === "open" && now >= state.until) {
-    return {
-      _tag: "half_open",
-      epoch: state.epoch + 1,
-      cooldownMillis: state.cooldownMillis,
-      probeDeadline: undefined
-    }
-  }
-  if (state._tag === "half_open" && state.probeDeadline !== undefined && now >= state.probeDeadline) {
-    return openLonger(state, state.probeDeadline, settings)
-  }
-  return state
-}
-
-/** The state at a time, after all transitions that are due. */
-export const at = (state: State, now: number, settings: Settings): State => {
-  const next = elapse(state, now, settings)
-  return next === state ? state : at(next, now, settings)
-}
+/** The state at a time, after the transition that is due by then. */
+export const at = (state: State, now: number): State =>
+  state._tag === "open" && now >= state.until
+    ? { _tag: "half_open", epoch: state.epoch + 1, cooldownMillis: state.cooldownMillis, nextProbe: undefined }
+    : state
 
 /** Whether a call is admitted. A rejected one may be repeated after `retryAfterMillis`. */
 export type Admission =
@@ -126,10 +109,7 @@ const rejected = (until: number, now: number): Admission => ({
 })
 
 /** When the next transition is due by time; `undefined` if none is. */
-export const nextChange = (state: State): number | undefined => {
-  if (state._tag === "open") return state.until
-  return state._tag === "half_open" ? state.probeDeadline : undefined
-}
+export const nextChange = (state: State): number | undefined => (state._tag === "open" ? state.until : undefined)
 
 /** Admits or rejects a call. A background call is never the probe of a half-open breaker. */
 export const admit = (
@@ -142,13 +122,13 @@ export const admit = (
     { _tag: "admitted", permit: { epoch: state.epoch, isBackground } },
     state
   ]
-  const state = at(before, now, settings)
+  const state = at(before, now)
   if (state._tag === "open") return [rejected(state.until, now), state]
   if (state._tag === "closed" || isBackground) return admitted(state)
-  if (state.probeDeadline !== undefined) {
-    return [rejected(Math.min(state.probeDeadline, now + settings.askAgainMillis), now), state]
+  if (state.nextProbe !== undefined && now < state.nextProbe) {
+    return [rejected(Math.min(state.nextProbe, now + settings.askAgainMillis), now), state]
   }
-  return admitted({ ...state, epoch: state.epoch + 1, probeDeadline: now + settings.probeMillis })
+  return admitted({ ...state, nextProbe: now + settings.probeMillis })
 }
 
 const settleClosed = (state: Closed, failed: boolean, now: number, settings: Settings): Closed | Open => {
@@ -161,16 +141,20 @@ const settleClosed = (state: Closed, failed: boolean, now: number, settings: Set
   return tripped ? open(state, now, settings.cooldownMillis) : { ...state, calls, failuresInRow }
 }
 
+/** The upstream has answered a call that continues, such as a stream. This ends an outage; else the end of the call counts. */
+export const answered = (before: State, permit: Permit, now: number): State => {
+  const state = at(before, now)
+  return state._tag === "half_open" && permit.epoch === state.epoch ? close(state) : state
+}
+
 /** Returns a permit with the verdict on its call. During a probe, only a success of a background call counts. */
 export const settle = (before: State, permit: Permit, verdict: Verdict, now: number, settings: Settings): State => {
-  const state = at(before, now, settings)
+  const state = at(before, now)
   if (permit.epoch !== state.epoch || state._tag === "open") return state
   if (state._tag === "closed") {
     return verdict === "abandoned" ? state : settleClosed(state, verdict === "failure", now, settings)
   }
   if (verdict === "success") return close(state)
-  if (permit.isBackground && (verdict === "abandoned" || state.probeDeadline !== undefined)) return state
-  return verdict === "failure"
-    ? openLonger(state, now, settings)
-    : { ...state, epoch: state.epoch + 1, probeDeadline: undefined }
+  if (permit.isBackground && (verdict === "abandoned" || state.nextProbe !== undefined)) return state
+  return verdict === "failure" ? openLonger(state, now, settings) : { ...state, nextProbe: undefined }
 }

@@ -39,7 +39,8 @@ const sources = (others: ReadonlyArray<() => Effect.Effect<NodeActivity>> = [], 
       assert.isAtMost(limit, 100_000)
       return Effect.succeed(counted.filter(one => tenant === undefined || one.tenant === tenant))
     },
-    nodes: Effect.succeed({ self: "me", count, others })
+    nodes: Effect.succeed({ self: "me", count, others }),
+    agents: [{ agentType: "coder", address: "https://agents.example" }]
   })
 
 const filled = Effect.gen(function* () {
@@ -82,7 +83,8 @@ describe("the activity of the service", () => {
   test.scoped("has what the store holds, and the tenants with the most", function* () {
     yield* Effect.gen(function* () {
       yield* filled
-      const { holdings } = yield* read()
+      const { agents, holdings } = yield* read()
+      assert.deepStrictEqual(agents, [{ agentType: "coder", address: "https://agents.example" }])
       assert.deepStrictEqual(holdings, {
         ...{ entries: 6, namespaces: 4, tenants: 2, isComplete: true },
         sessions: { total: 12, running: 2, waiting: 2, failed: 7, isComplete: true },
@@ -109,7 +111,7 @@ describe("the activity of the service", () => {
       yield* filled
       yield* TestClock.adjust("10 seconds")
       const activity = yield* read({ tenant: "acme" })
-      assert.deepStrictEqual([activity.nodes, activity.unlisted], [[], 0])
+      assert.deepStrictEqual([activity.nodes, activity.unlisted, activity.agents], [[], 0, []])
       assert.deepStrictEqual(activity.holdings, {
         ...{ entries: 4, namespaces: 2, tenants: 1, isComplete: true },
         sessions: { total: 5, running: 2, waiting: 2, failed: 0, isComplete: true },

@@ -101,6 +101,21 @@ describe("the history", () => {
     expect(contents({ bytes: 5150 })).toEqual(["two", "second", "xxxxxx"].slice(-contents({ bytes: 5150 }).length))
   })
 
+  it("is cut inside a turn that is longer than its limits, between whole groups, after the turn's message", () => {
+    const parts = Array.from({ length: 300 }, (_, index) => [tool(`c${index}`, { result: "r" }), text(`t${index}`)])
+    const conversation = of(user("t1", "long"), agent("t1", parts.flat()), user("t2", "next"))
+    const sent = messagesFor(conversation, turn("t2"), { ...all, messages: 400 })
+    expect(sent.length).toBeGreaterThan(397)
+    expect(sent.length).toBeLessThanOrEqual(400)
+    expect([sent[0], sent.at(-1)].map(message => message!.id)).toEqual(["t1", "t2"])
+    expect(sent.filter(({ role }) => role === "tool")).toHaveLength(
+      sent.filter(message => message.role === "assistant" && message.toolCalls !== undefined).length
+    )
+    expect(sent[1]!.role).toBe("assistant")
+    const inTurn = of(user("t1", "long"), agent("t1", parts.flat(), { status: "running" }))
+    expect(messagesFor(inTurn, turn("t1"), { ...all, messages: 100 }).length).toBeGreaterThan(97)
+  })
+
   it("never has a call without its result, nor a result without its call, and stays within its limits", () => {
     const part = fc.oneof(
       fc.string({ maxLength: 50 }).map(value => text(value)),

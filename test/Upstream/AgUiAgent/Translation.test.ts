@@ -15,11 +15,7 @@ const bodies = (translation: Translation, events: ReadonlyArray<Sent>) =>
   events.flatMap(event => translation.add(decode(event))).flatMap(event => EventMapping.map(event).events)
 
 /** What clients get of a stream. */
-const run = (...events: ReadonlyArray<Sent>) => {
-  const translation = new Translation("turn-1")
-  const sent = bodies(translation, events)
-  return [...sent, ...translation.close().flatMap(event => EventMapping.map(event).events)]
-}
+const run = (...events: ReadonlyArray<Sent>) => bodies(new Translation("turn-1"), events)
 
 const started = { type: "turn_started", turnId: "turn-1" }
 const completed = { type: "turn_completed", turnId: "turn-1" }
@@ -145,12 +141,54 @@ describe("the events of AG-UI", () => {
     const result = { type: "TOOL_CALL_RESULT", messageId: "r", toolCallId: "c", content: "found" }
     const translation = new Translation("turn-1")
     bodies(translation, [begin, call, end])
-    expect(translation.state).toEqual({ is: "finished", isCalling: true })
-    expect(bodies(translation, [end])).toEqual([])
-    expect(bodies(translation, [result, end])).toEqual([{ type: "tool_result", callId: "c", result: "found", turnId }])
-    expect(translation.state).toEqual({ is: "finished", isCalling: false })
-    expect(translation.fail("broken", "").map(({ type }) => type)).toEqual(["turn.completed"])
-    expect(translation.close()).toEqual([])
+    expect(translation.state).toEqual({ is: "calling" })
+    const custom = { type: "CUSTOM", name: "other", value: {} }
+    expect(bodies(translation, [end, custom, { type: "MESSAGES_SNAPSHOT", messages: [] }])).toEqual([])
+    expect(translation.state).toEqual({ is: "calling" })
+    expect(bodies(translation, [result, end])).toEqual([
+      { type: "tool_result", callId: "c", result: "found", turnId },
+      completed
+    ])
+    expect(translation.fail("broken", "")).toEqual([])
+    const other = new Translation("turn-1")
+    bodies(other, [begin, call, end])
+    expect(other.fail("broken", "").map(({ type }) => type)).toEqual(["turn.completed"])
+  })
+
+  it("end the turn with the run if the client runs the tools", () => {
+    const call = { type: "TOOL_CALL_CHUNK", toolCallId: "c", toolCallName: "look", delta: "{}" }
+    const named = new Translation("turn-1")
+    named.learn([], ["look"])
+    expect(bodies(named, [begin, call, end]).at(-1)).toEqual(completed)
+    const outcome = { type: "success", pendingToolCallIds: ["c"] }
+    expect(bodies(new Translation("turn-1"), [begin, call, { ...end, outcome }]).at(-1)).toEqual(completed)
+  })
+
+  it("may lack starts and ids, or have ids that are too long", () => {
+    const long = "x".repeat(600)
+    const got = run(
+      begin,
+      { type: "TEXT_MESSAGE_CONTENT", messageId: "m", delta: "a" },
+      { type: "TEXT_MESSAGE_CONTENT", messageId: "m", delta: "b" },
+      { type: "TEXT_MESSAGE_END", messageId: "m" },
+      { type: "TEXT_MESSAGE_CHUNK", delta: "c" },
+      { type: "TEXT_MESSAGE_CHUNK", delta: "d" },
+      { type: "THINKING_TEXT_MESSAGE_CONTENT", delta: "hm" },
+      { type: "TEXT_MESSAGE_START", messageId: long },
+      { type: "TEXT_MESSAGE_CONTENT", messageId: long, delta: "e" },
+      { type: "TEXT_MESSAGE_START", messageId: "u", role: "user" },
+      { type: "TEXT_MESSAGE_CONTENT", messageId: "u", delta: "not the agent's" },
+      { type: "TOOL_CALL_START", toolCallId: long, toolCallName: "look" },
+      { type: "TOOL_CALL_END", toolCallId: long },
+      { type: "TOOL_CALL_RESULT", messageId: "r", toolCallId: long, content: "found" },
+      end
+    )
+    const texts = got.flatMap(event => (event.type === "text_delta" || event.type === "thinking_delta" ? [event] : []))
+    expect(texts.map(({ text }) => text)).toEqual(["a", "b", "c", "d", "hm", "e"])
+    expect(got.filter(({ type }) => type === "text_start")).toHaveLength(3)
+    const calls = got.flatMap(event => ("callId" in event ? [event.callId] : []))
+    expect(calls).toHaveLength(3)
+    expect(new Set(calls).size).toBe(1)
   })
 
   it("of an agent that sends only whole messages become texts; others send them twice", () => {
@@ -184,6 +222,27 @@ describe("the events of AG-UI", () => {
       end
     )
     expect(streamed.filter(({ type }) => type === "text_delta")).toHaveLength(1)
+  })
+
+  it("of whole messages may have ids of earlier turns, grow, and leave out the user", () => {
+    const snapshot = (...messages: ReadonlyArray<object>) => ({ type: "MESSAGES_SNAPSHOT", messages })
+    const old = { id: "a1", role: "assistant" as const, content: "before" }
+    const user = { id: "u2", role: "user", content: "again" }
+    const texts = (...events: ReadonlyArray<Sent>) => {
+      const translation = new Translation("turn-1")
+      translation.learn([old, { id: "u2", role: "user", content: "again" }], [])
+      const got = [...bodies(translation, [begin, ...events, end])]
+      return got.flatMap(event => (event.type === "text_delta" ? [event.text] : []))
+    }
+    expect(texts(snapshot(old, user, { ...old, content: "now" }))).toEqual(["now"])
+    expect(texts(snapshot(old, user, old))).toEqual(["before"])
+    expect(texts(snapshot(user, { ...old, content: "Hel" }), snapshot(user, { ...old, content: "Hello" }))).toEqual([
+      ...["Hel", "lo"]
+    ])
+    expect(texts(snapshot(old, { id: "a2", role: "assistant", content: "now" }))).toEqual(["now"])
+    const call = { type: "TOOL_CALL_CHUNK", toolCallId: "c", toolCallName: "look", delta: "{}" }
+    const result = { type: "TOOL_CALL_RESULT", messageId: "r", toolCallId: "c", content: "found" }
+    expect(texts(call, result, snapshot(user, { ...old, content: "now" }))).toEqual(["now"])
   })
 
   it("keep the halves of characters", () => {
@@ -222,8 +281,7 @@ describe("an interrupt", () => {
     ])
     expect(translation.state.is).toBe("asking")
     translation.resume()
-    expect(bodies(translation, [begin, end])).toEqual([])
-    expect(translation.close().map(({ type }) => type)).toEqual(["turn.completed"])
+    expect(bodies(translation, [begin, end])).toEqual([completed])
     const approval = {
       ...{ id: "a", reason: "tool_call", message: "Delete it?", toolCallId: "c" },
       responseSchema: { type: "object", properties: { approved: { type: "boolean" } } }

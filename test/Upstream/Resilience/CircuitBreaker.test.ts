@@ -42,8 +42,8 @@ describe("Breaker", () => {
         expect(yield* gauge("seen")).toBe(2)
         yield* TestClock.adjust("1 millis")
         expect(yield* gauge("seen")).toBe(1)
-        // A probe that hangs opens it again at its deadline, and that cooldown ends by the clock as well.
-        const probe = yield* Effect.fork(breaker.protect(Effect.never, verdict))
+        // A probe that fails by its own limit opens it again, and that cooldown ends by the clock as well.
+        const probe = yield* Effect.fork(breaker.protect(Effect.delay(Effect.fail("slow"), "30 seconds"), verdict))
         yield* TestClock.adjust("30 seconds")
         expect(yield* gauge("seen")).toBe(2)
         yield* TestClock.adjust("20 seconds")
