@@ -7,6 +7,7 @@ import { Config, Duration, Effect, Either, Option, ParseResult, Redacted, Schema
 import { messageOf } from "../base/ErrorMessage.ts"
 import * as ExactJson from "../base/Json/ExactJson.ts"
 import * as Client from "../Client/Effect/Client.ts"
+import { isLoopback } from "../Http/Origin.ts"
 import { hasCode } from "../Storage/FileSystem.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
 import { flag, numberOption, text } from "./CommandOptions.ts"
@@ -131,8 +132,6 @@ export interface Opened {
 const variable = (name: string): Effect.Effect<Option.Option<string>> =>
   Effect.orDie(Config.option(Config.nonEmptyString(name)))
 
-const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/i
-
 const parseUrl = (text: string, source: string): Effect.Effect<string, CommandFailed> => {
   const refuse = (problem: string) => wrong(`${source}: ${problem}`, `It looks like ${defaultUrl}`)
   // A text that may contain a password is not printed.
@@ -165,7 +164,7 @@ const belongsTo = (url: string, { configuredUrl }: Credential): boolean =>
 /** The first credential for `url`, in order of precedence. */
 const credentialFor = (given: Given, kind: Kind, profile: Profile, profileName: string, url: string) =>
   Effect.gen(function* () {
-    const isLocalStore = kind === "store" && loopback.test(new URL(url).hostname)
+    const isLocalStore = kind === "store" && isLoopback(new URL(url).hostname)
     const { file, token } = variables[kind]
     const configured = { configuredUrl: Option.getOrUndefined(yield* variable("CAUSEWAY_URL")) }
     const environment: ReadonlyArray<Credential> = [

@@ -22,8 +22,8 @@ export const parseList = (text: string): Option.Option<ReadonlyArray<string>> =>
       .map(parse)
   )
 
-/** Whether a host name is that of this machine. */
-export const isLoopback = (hostname: string): boolean => /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/i.test(hostname)
+/** Whether a host is this machine: of a URL, or an address to listen at. */
+export const isLoopback = (host: string): boolean => /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|::1)$/i.test(host)
 
 /** Whether the page comes from the host that it connects to, with or without an explicit default port. */
 const isSame = (origin: string, host: string): boolean => {

@@ -11,6 +11,7 @@ import * as Gateway from "../Gateway/Gateway.ts"
 import * as Auth from "../Http/Auth/Auth.ts"
 import * as ConnectionLimits from "../Http/ConnectionLimits.ts"
 import * as Cors from "../Http/Cors.ts"
+import { isLoopback } from "../Http/Origin.ts"
 import * as NodeServer from "../Http/Server/NodeServer.ts"
 import * as ChangeFeed from "../Kv/ChangeFeed.ts"
 import * as MetricsRoutes from "../Operations/Metrics/Endpoints.ts"
@@ -129,12 +130,10 @@ const problemsOf = (error: ConfigError.ConfigError): ReadonlyArray<Problem> => {
   }
 }
 
-const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i
-
 /** Settings that are valid but probably a mistake. */
 const warningsOf = (settings: Settings): ReadonlyArray<string> => {
   const { mode, address, gateway, inference, keys, metrics, replication, store } = settings
-  const exposed = !loopback.test(address.host)
+  const exposed = !isLoopback(address.host)
   const lent = mode.devMode && (Option.isNone(keys.write) || Option.isNone(keys.read))
   const findings: ReadonlyArray<readonly [boolean, string]> = [
     [mode.devModeRefused, "DEV_MODE is ignored because NODE_ENV is production"],

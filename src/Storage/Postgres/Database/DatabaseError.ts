@@ -1,6 +1,7 @@
 /** The meaning of errors of the database and of its client. Messages are for the log and contain no parameters. */
 import { Data, Effect, Schema } from "effect"
 import pg from "pg"
+import { messageOf } from "../../../base/ErrorMessage.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 
 /** The store cannot be used in its present state. The message gives the operator the reason. */
@@ -27,16 +28,14 @@ const codeOf = (error: unknown): string | undefined =>
     ? error.code
     : undefined
 
-const messageOf = (error: unknown): string => {
-  // For a host with several addresses, the error has one error for each, and no message.
-  if (error instanceof AggregateError && error.message === "") return error.errors.map(messageOf).join("; ")
-  return error instanceof Error ? error.message : String(error)
-}
+/** For a host with several addresses, the error has one error for each, and no message. */
+const messagesOf = (error: unknown): string =>
+  error instanceof AggregateError && error.message === "" ? error.errors.map(messagesOf).join("; ") : messageOf(error)
 
 export const describe = (error: unknown): string => {
   if (error instanceof NotSent || error instanceof Rejected || error instanceof Unanswered) return error.reason
   const code = codeOf(error)
-  const message = messageOf(error).replace(/\s+/g, " ")
+  const message = messagesOf(error).replace(/\s+/g, " ")
   return code === undefined || message.includes(code) ? message : `${message} (${code})`
 }
 
@@ -85,7 +84,7 @@ export const isOfContent = (error: QueryError | StoreUnavailable): boolean => /^
  */
 export const isOverLimit = (error: unknown): boolean =>
   codeOf(error) === "53300" ||
-  (codeOf(error) === "08P01" && /no more connections allowed|client connections exceeded/.test(messageOf(error)))
+  (codeOf(error) === "08P01" && /no more connections allowed|client connections exceeded/.test(messagesOf(error)))
 
 /** Whether the server has canceled a statement, as at its time limit. */
 export const isCanceled = (error: unknown): boolean => codeOf(error) === "57014"
