@@ -72,7 +72,7 @@ export async function* readEvents(
       throw new ConnectionFailed("The answer is not an event stream", false)
     }
     const reader = body.getReader()
-    // The signal ends the request as well, but Deno's `fetch` may lose it once the headers are there.
+    // The signal ends the request as well, but Deno's `fetch` may lose it after the headers.
     signal.addEventListener("abort", () => void reader.cancel().catch(() => {}))
     const decoder = new TextDecoder()
     const parser = new EventParser(requests.maxResponseBytes)

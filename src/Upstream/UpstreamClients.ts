@@ -3,12 +3,12 @@
  */
 import type * as HttpClient from "@effect/platform/HttpClient"
 import { Layer } from "effect"
+import * as AgentPlatformClient from "./AgentPlatform/AgentPlatformClient.ts"
+import * as PlatformSocket from "./AgentPlatform/PlatformSocket.ts"
 import type * as AgentPlatform from "./AgentPlatform.ts"
-import * as AgentPlatformClient from "./AgentPlatformClient.ts"
 import * as AgUiAgent from "./AgUiAgent.ts"
 import * as Inference from "./Inference.ts"
 import * as InferenceClient from "./InferenceClient.ts"
-import * as PlatformSocket from "./PlatformSocket.ts"
 
 /** Provides the clients of the agent platform and the inference proxy by their settings. */
 export const layer = (settings: {

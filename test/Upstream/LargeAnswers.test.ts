@@ -2,7 +2,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Fiber, FastCheck as fc, Schema, Stream, TestClock } from "effect"
 import { parseWellFormed } from "../../src/base/Json/Parsing.ts"
-import * as FileCalls from "../../src/Upstream/FileCalls.ts"
+import * as FileCalls from "../../src/Upstream/AgentPlatform/FileCalls.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
 import { FileEntry, FileIteration } from "../../src/Upstream/Workspace.ts"
 import { times } from "../Scale.ts"

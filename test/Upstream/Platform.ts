@@ -1,14 +1,14 @@
 import { it } from "@effect/vitest"
 import { Chunk, Context, Effect, Fiber, Layer, Option, Redacted, Stream, TestClock } from "effect"
+import * as AgentPlatformClient from "../../src/Upstream/AgentPlatform/AgentPlatformClient.ts"
+import * as PlatformSocket from "../../src/Upstream/AgentPlatform/PlatformSocket.ts"
 import {
   AgentPlatform,
   type ConnectionState,
   type InstanceConnection,
   Undelivered
 } from "../../src/Upstream/AgentPlatform.ts"
-import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
 import type { PlatformEvent } from "../../src/Upstream/PlatformEvent.ts"
-import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
 import { given } from "../Given.ts"
 import * as Stub from "./Stub.ts"
 

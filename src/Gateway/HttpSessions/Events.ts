@@ -4,6 +4,7 @@
  */
 import { Clock, type Context, Deferred, Duration, Effect, Either, FiberId, Random } from "effect"
 import { MiB } from "../../base/Bytes.ts"
+import { turnOf } from "../../base/Time/PacedWork.ts"
 import {
   type ApiError,
   BadRequest,
@@ -14,7 +15,6 @@ import {
 } from "../../Http/ApiError.ts"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Reply from "../../Http/Reply.ts"
-import { turnOf } from "../../Upstream/PlatformSocket.ts"
 import { pageEvents, sizeOf } from "../Clients/Replays.ts"
 import { Clients, type ClientsShape } from "../Clients.ts"
 import { Conversations } from "../Conversations.ts"

@@ -12,6 +12,7 @@ import {
   type Scope,
   SubscriptionRef
 } from "effect"
+import { toSegment } from "../../Upstream/AgentPlatform/FileCalls.ts"
 import {
   AgentPlatform,
   AgentPlatformConnectionError,
@@ -20,7 +21,6 @@ import {
   InvalidFileRequest,
   type Received
 } from "../../Upstream/AgentPlatform.ts"
-import { toSegment } from "../../Upstream/FileCalls.ts"
 import { fromFrame } from "../../Upstream/PlatformEvent.ts"
 import { Changes } from "../Changes.ts"
 import type { Instance } from "../Instance.ts"

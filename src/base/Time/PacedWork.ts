@@ -1,5 +1,5 @@
 /** Work that is done in parts by several turns of the event loop. */
-import { Effect } from "effect"
+import { Effect, Exit } from "effect"
 
 interface Waiting {
   readonly bytes: number
@@ -50,3 +50,20 @@ export class PacedWork {
     }
   }
 }
+
+/** Events of up to this size are handled at once, which takes less than a millisecond. */
+const small = 32 * 1024
+
+/** The size of the events that are handled in one iteration of the event loop, unless a single one is larger. */
+const atOnce = 256 * 1024
+
+const pace = new PacedWork(atOnce)
+
+/** Whether events of this size together are large. What is done with one holds the event loop for milliseconds. */
+export const isLarge = (size: number): boolean => size > small
+
+/**
+ * Waits until it is the turn of large events, whose next step then has to follow at once, so that many of them share
+ * iterations of the event loop with everything else.
+ */
+export const turnOf = (size: number): Effect.Effect<void> => (isLarge(size) ? pace.turn(size) : Exit.void)

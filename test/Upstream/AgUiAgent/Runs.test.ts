@@ -41,7 +41,9 @@ const make = (...answers: Parameters<typeof Stub.make>[0]) =>
         yield* send({ type: "message", content: "hi", turnId })
         const events: Array<PlatformEvent> = []
         while (!events.some(isEnd)) {
-          for (const one of (yield* take)[0]) if ("payload" in one) events.push(one)
+          const [values, isDone] = yield* take
+          for (const one of values) if ("payload" in one) events.push(one)
+          assert.isFalse(isDone)
         }
         return events
       }).pipe(Effect.scoped)

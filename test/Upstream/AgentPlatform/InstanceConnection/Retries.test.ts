@@ -1,9 +1,9 @@
 /** When the connection to an instance is tried again, and when it fails. */
 import { describe, expect } from "@effect/vitest"
 import { Deferred, Effect, Fiber, TestClock } from "effect"
-import * as InstanceConnection from "../../../src/Upstream/InstanceConnection.ts"
-import { test } from "../../Tests.ts"
-import { stateOf } from "../Platform.ts"
+import * as InstanceConnection from "../../../../src/Upstream/AgentPlatform/InstanceConnection.ts"
+import { test } from "../../../Tests.ts"
+import { stateOf } from "../../Platform.ts"
 import { collect, failure, gone, makePlatform, read } from "./Fixture.ts"
 
 describe("InstanceConnection", () => {

@@ -1,44 +1,24 @@
-/**
- * WebSockets to the agent platform, as a port, so that its users can be tested without a network, and the pace at which
- * large events are handled.
- */
+/** WebSockets to the agent platform, as a port, so that its users can be tested without a network. */
 
 import type { ClientRequest, IncomingMessage } from "node:http"
 import type { Duplex } from "node:stream"
 import { Context, Data, Duration, Effect, Exit, Layer, Metric, type Scope } from "effect"
 import WebSocket from "ws"
-import * as Direct from "../base/Direct.ts"
-import { Inbox } from "../base/Inbox.ts"
-import * as DebugLog from "../base/Observability/DebugLog.ts"
-import * as FrameSummary from "../base/Observability/LogValue.ts"
-import * as MetricTags from "../base/Observability/MetricTags.ts"
-import { PacedWork } from "../base/Time/PacedWork.ts"
-import { UnfinishedMessage } from "../base/UnfinishedMessage.ts"
-import { eventBytes, OversizedFrame, unfinishedBytes } from "./PlatformEvent.ts"
+import * as Direct from "../../base/Direct.ts"
+import { Inbox } from "../../base/Inbox.ts"
+import * as DebugLog from "../../base/Observability/DebugLog.ts"
+import * as FrameSummary from "../../base/Observability/LogValue.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
+import { turnOf } from "../../base/Time/PacedWork.ts"
+import { UnfinishedMessage } from "../../base/UnfinishedMessage.ts"
+import { eventBytes, OversizedFrame, unfinishedBytes } from "../PlatformEvent.ts"
 import {
   codeIn,
   connectionFailure,
   failWithStatus,
   reasonOf,
   type UpstreamFailure
-} from "./Resilience/UpstreamFailure.ts"
-
-/** Events of up to this size are handled at once, which takes less than a millisecond. */
-const small = 32 * 1024
-
-/** The size of the events that are handled in one iteration of the event loop, unless a single one is larger. */
-const atOnce = 256 * 1024
-
-const pace = new PacedWork(atOnce)
-
-/** Whether events of this size together are large. What is done with one holds the event loop for milliseconds. */
-export const isLarge = (size: number): boolean => size > small
-
-/**
- * Waits until it is the turn of large events, whose next step then has to follow at once, so that many of them share
- * iterations of the event loop with everything else.
- */
-export const turnOf = (size: number): Effect.Effect<void> => (isLarge(size) ? pace.turn(size) : Exit.void)
+} from "../Resilience/UpstreamFailure.ts"
 
 /**
  * The connection has ended. It is no `Error`: the stack of an error keeps the objects whose methods were running, which

@@ -3,12 +3,12 @@ import { createServer as createTcpServer } from "node:net"
 import { describe, expect } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Option, Scope, TestClock } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
-import { breathe } from "../../src/Simulator/Testing/Time.ts"
-import { OversizedFrame } from "../../src/Upstream/PlatformEvent.ts"
-import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
-import { collected, socketsMade } from "../Garbage.ts"
-import { listening } from "../Listening.ts"
-import { test } from "../Tests.ts"
+import { breathe } from "../../../src/Simulator/Testing/Time.ts"
+import * as PlatformSocket from "../../../src/Upstream/AgentPlatform/PlatformSocket.ts"
+import { OversizedFrame } from "../../../src/Upstream/PlatformEvent.ts"
+import { collected, socketsMade } from "../../Garbage.ts"
+import { listening } from "../../Listening.ts"
+import { test } from "../../Tests.ts"
 
 const listen = (server: Parameters<typeof listening>[0]) =>
   Effect.map(listening(server), port => `ws://127.0.0.1:${port}`)

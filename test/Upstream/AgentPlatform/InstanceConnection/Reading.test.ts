@@ -2,11 +2,11 @@
 
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, FastCheck as fc, Logger, LogLevel, Stream, TestClock, TestContext } from "effect"
-import { OversizedFrame } from "../../../src/Upstream/PlatformEvent.ts"
-import { times } from "../../Scale.ts"
-import { test } from "../../Tests.ts"
-import * as Interleaving from "../Interleaving.ts"
-import { eventsOf } from "../Platform.ts"
+import { OversizedFrame } from "../../../../src/Upstream/PlatformEvent.ts"
+import { times } from "../../../Scale.ts"
+import { test } from "../../../Tests.ts"
+import * as Interleaving from "../../Interleaving.ts"
+import { eventsOf } from "../../Platform.ts"
 import { collect, connected, makePlatform, read } from "./Fixture.ts"
 
 describe("InstanceConnection", () => {

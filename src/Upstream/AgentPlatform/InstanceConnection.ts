@@ -16,21 +16,21 @@ import {
   Stream,
   SubscriptionRef
 } from "effect"
-import * as Direct from "../base/Direct.ts"
-import * as MetricTags from "../base/Observability/MetricTags.ts"
-import * as Monotonic from "../base/Time/Monotonic.ts"
+import * as Direct from "../../base/Direct.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
+import * as Monotonic from "../../base/Time/Monotonic.ts"
 import {
   AgentPlatformConnectionError,
   type ConnectionState,
   type InstanceConnection,
   type Send,
   Undelivered
-} from "./AgentPlatform.ts"
+} from "../AgentPlatform.ts"
+import * as PlatformEvent from "../PlatformEvent.ts"
+import * as Retries from "../Resilience/Retries.ts"
+import { UpstreamFailure } from "../Resilience/UpstreamFailure.ts"
 import { EventQueue } from "./EventQueue.ts"
-import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
-import * as Retries from "./Resilience/Retries.ts"
-import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 
 /** The failure of a call as the error of the port. */
 export const toError = (

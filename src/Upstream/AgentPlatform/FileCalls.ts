@@ -5,11 +5,11 @@
  * event loop runs in between.
  */
 import { Array as Arr, type Context, Effect, Either } from "effect"
-import { isObject } from "../base/Json/Parsing.ts"
-import { yieldToEventLoop } from "../base/Time/EventLoop.ts"
-import { type AgentPlatform, type FileCallError, InvalidFileRequest } from "./AgentPlatform.ts"
-import * as UpstreamHttp from "./UpstreamHttp.ts"
-import * as Workspace from "./Workspace.ts"
+import { isObject } from "../../base/Json/Parsing.ts"
+import { yieldToEventLoop } from "../../base/Time/EventLoop.ts"
+import { type AgentPlatform, type FileCallError, InvalidFileRequest } from "../AgentPlatform.ts"
+import * as UpstreamHttp from "../UpstreamHttp.ts"
+import * as Workspace from "../Workspace.ts"
 
 /** Maximum characters of a path. Many servers limit a request line to 8 KiB, and percent-encoding may triple a path. */
 const longestPath = 2048

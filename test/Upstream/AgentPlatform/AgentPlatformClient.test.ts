@@ -1,12 +1,12 @@
 import { describe, expect } from "@effect/vitest"
 import { Effect, Either, Fiber, Layer, Option, TestClock } from "effect"
-import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
-import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
-import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
-import { UpstreamFailure } from "../../src/Upstream/Resilience/UpstreamFailure.ts"
-import { test } from "../Tests.ts"
-import { asked, finish, instance, settings, withPlatform } from "./Platform.ts"
-import * as Stub from "./Stub.ts"
+import * as AgentPlatformClient from "../../../src/Upstream/AgentPlatform/AgentPlatformClient.ts"
+import * as PlatformSocket from "../../../src/Upstream/AgentPlatform/PlatformSocket.ts"
+import { AgentPlatform } from "../../../src/Upstream/AgentPlatform.ts"
+import { UpstreamFailure } from "../../../src/Upstream/Resilience/UpstreamFailure.ts"
+import { test } from "../../Tests.ts"
+import { asked, finish, instance, settings, withPlatform } from "../Platform.ts"
+import * as Stub from "../Stub.ts"
 
 describe("create", () => {
   test.effect("sends what the instance is made from, with one key for all its tries", function* () {

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Fiber, FastCheck as fc, Option, TestClock } from "effect"
-import type { FileCallError } from "../../src/Upstream/AgentPlatform.ts"
-import * as FileCalls from "../../src/Upstream/FileCalls.ts"
-import { codePoint } from "../CodePoint.ts"
-import { times } from "../Scale.ts"
-import { test } from "../Tests.ts"
-import { asked, content, finish, withPlatform } from "./Platform.ts"
-import * as Stub from "./Stub.ts"
+import * as FileCalls from "../../../src/Upstream/AgentPlatform/FileCalls.ts"
+import type { FileCallError } from "../../../src/Upstream/AgentPlatform.ts"
+import { codePoint } from "../../CodePoint.ts"
+import { times } from "../../Scale.ts"
+import { test } from "../../Tests.ts"
+import { asked, content, finish, withPlatform } from "../Platform.ts"
+import * as Stub from "../Stub.ts"
 
 describe("file calls", () => {
   test.effect("ask for what they are named after", function* () {

@@ -1,9 +1,9 @@
 /** The events of an instance that wait for the session, with back-pressure. */
 import { Effect, Exit } from "effect"
-import * as Direct from "../base/Direct.ts"
-import { Inbox } from "../base/Inbox.ts"
-import { type Received, type Taken, Undelivered } from "./AgentPlatform.ts"
-import type { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
+import * as Direct from "../../base/Direct.ts"
+import { Inbox } from "../../base/Inbox.ts"
+import { type Received, type Taken, Undelivered } from "../AgentPlatform.ts"
+import type { UpstreamFailure } from "../Resilience/UpstreamFailure.ts"
 
 /**
  * Maximum number of events that wait to be consumed, in addition to frames that wait in the socket. As all of them are

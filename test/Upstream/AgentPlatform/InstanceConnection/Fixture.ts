@@ -1,13 +1,13 @@
 /** A platform whose connections a test opens, refuses and drops. */
 import { it } from "@effect/vitest"
 import { Effect, Exit, Mailbox, Ref, Stream } from "effect"
-import type * as AgentPlatform from "../../../src/Upstream/AgentPlatform.ts"
-import * as InstanceConnection from "../../../src/Upstream/InstanceConnection.ts"
-import { OversizedFrame } from "../../../src/Upstream/PlatformEvent.ts"
-import { type OpenSocket, SocketClosed } from "../../../src/Upstream/PlatformSocket.ts"
-import { UpstreamFailure } from "../../../src/Upstream/Resilience/UpstreamFailure.ts"
-import { given } from "../../Given.ts"
-import { eventsOf } from "../Platform.ts"
+import * as InstanceConnection from "../../../../src/Upstream/AgentPlatform/InstanceConnection.ts"
+import { type OpenSocket, SocketClosed } from "../../../../src/Upstream/AgentPlatform/PlatformSocket.ts"
+import type * as AgentPlatform from "../../../../src/Upstream/AgentPlatform.ts"
+import { OversizedFrame } from "../../../../src/Upstream/PlatformEvent.ts"
+import { UpstreamFailure } from "../../../../src/Upstream/Resilience/UpstreamFailure.ts"
+import { given } from "../../../Given.ts"
+import { eventsOf } from "../../Platform.ts"
 
 /** The server of one socket. */
 export interface Peer {

@@ -1,13 +1,13 @@
 /** Failing instances do not block others. */
 import { describe, expect, it } from "@effect/vitest"
 import { Array as Arr, Context, Duration, Effect, Either, Fiber, Layer, TestClock } from "effect"
-import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
-import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
-import { PlatformSocket } from "../../src/Upstream/PlatformSocket.ts"
-import { connectionFailure, UpstreamFailure } from "../../src/Upstream/Resilience/UpstreamFailure.ts"
-import { given } from "../Given.ts"
-import { content, instance, settings } from "./Platform.ts"
-import * as Stub from "./Stub.ts"
+import * as AgentPlatformClient from "../../../src/Upstream/AgentPlatform/AgentPlatformClient.ts"
+import { PlatformSocket } from "../../../src/Upstream/AgentPlatform/PlatformSocket.ts"
+import { AgentPlatform } from "../../../src/Upstream/AgentPlatform.ts"
+import { connectionFailure, UpstreamFailure } from "../../../src/Upstream/Resilience/UpstreamFailure.ts"
+import { given } from "../../Given.ts"
+import { content, instance, settings } from "../Platform.ts"
+import * as Stub from "../Stub.ts"
 
 type Answer = ReturnType<typeof Stub.status>
 

@@ -1,8 +1,8 @@
 /** Frames to an instance: how long they wait, in which order they go, and which of them may be lost. */
 import { describe, expect } from "@effect/vitest"
 import { Effect, Fiber, Option, TestClock } from "effect"
-import * as AgentPlatform from "../../../src/Upstream/AgentPlatform.ts"
-import type { UpstreamFailure } from "../../../src/Upstream/Resilience/UpstreamFailure.ts"
+import * as AgentPlatform from "../../../../src/Upstream/AgentPlatform.ts"
+import type { UpstreamFailure } from "../../../../src/Upstream/Resilience/UpstreamFailure.ts"
 import { connected, failure, message, type Peer, read } from "./Fixture.ts"
 
 describe("InstanceConnection", () => {

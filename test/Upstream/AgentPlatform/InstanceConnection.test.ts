@@ -1,10 +1,10 @@
 /** The connection to an instance: events in order, its state, and its end. */
 import { describe, expect } from "@effect/vitest"
 import { Chunk, Effect, Exit, Fiber, Logger, Option, Scope, Stream, TestClock } from "effect"
-import type { InstanceConnection } from "../../src/Upstream/AgentPlatform.ts"
-import { test } from "../Tests.ts"
+import type { InstanceConnection } from "../../../src/Upstream/AgentPlatform.ts"
+import { test } from "../../Tests.ts"
+import { stateOf } from "../Platform.ts"
 import { collect, gone, makePlatform, message, read } from "./InstanceConnection/Fixture.ts"
-import { stateOf } from "./Platform.ts"
 
 const watch = <E>(connection: InstanceConnection<E>) =>
   Effect.gen(function* () {

@@ -1,11 +1,11 @@
 /** The circuit breakers of agent types. */
 import { Effect } from "effect"
-import type * as MetricTags from "../base/Observability/MetricTags.ts"
-import * as CircuitBreaker from "./Resilience/CircuitBreaker.ts"
-import * as CircuitBreakerState from "./Resilience/CircuitBreakerState.ts"
-import * as KeyedBreakers from "./Resilience/KeyedBreakers.ts"
-import { CallerVerdicts, verdictOnPart } from "./Resilience/UpstreamFailure.ts"
-import type { Part } from "./Resilience.ts"
+import type * as MetricTags from "../../base/Observability/MetricTags.ts"
+import * as CircuitBreaker from "../Resilience/CircuitBreaker.ts"
+import * as CircuitBreakerState from "../Resilience/CircuitBreakerState.ts"
+import * as KeyedBreakers from "../Resilience/KeyedBreakers.ts"
+import { CallerVerdicts, verdictOnPart } from "../Resilience/UpstreamFailure.ts"
+import type { Part } from "../Resilience.ts"
 
 /** Maximum number of types whose callers are kept. Above it those of the least recently created type are dropped. */
 const maxTypes = 10_000
