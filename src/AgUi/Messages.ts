@@ -1,14 +1,25 @@
 /** The messages of AG-UI that a conversation has, and what they have in common with those of a client. Pure. */
 import { hash } from "node:crypto"
+import { Option, Schema } from "effect"
 import { isObject } from "../base/Json/Parsing.ts"
-import type { AgentMessage, Conversation, Part, ToolPart, UserMessage } from "../Client/Conversation/Conversation.ts"
-import type { AgUiEvent, Message, Metadata } from "./Protocol.ts"
+import {
+  type AgentMessage,
+  type Conversation,
+  ownKey,
+  type Part,
+  type ToolPart,
+  type UserMessage
+} from "../Client/Conversation/Conversation.ts"
+import type { AgUiEvent, ClientMessage, Message, Metadata } from "./Protocol.ts"
 
 /** The type of an activity message that has a plan. */
 export const planActivity = "causeway.plan"
 
-/** Whether an id has the form of those that the gateway gives to messages. */
-export const isOwnId = (id: string): boolean => /^[0-9a-f]{8}-[1-9]\d*(?:-result)?$/.test(id)
+/** The start of an epoch, with which ids begin. */
+export const startOf = (epoch: string): string => epoch.slice(0, 8)
+
+/** The start of the epoch of an id of the form that {@link Names} gives; none for other ids. */
+export const epochOf = (id: string): string | undefined => /^([0-9a-f]{8})-[1-9]\d*(?:-result)?$/.exec(id)?.[1]
 
 /**
  * The ids of messages and calls. An id of a message is made of the epoch and of the number of an event, because agents may
@@ -21,12 +32,13 @@ export class Names {
   constructor(private readonly epoch: string) {}
 
   message({ seq }: { readonly seq: number }): string {
-    return `${this.epoch.slice(0, 8)}-${seq}`
+    return `${startOf(this.epoch)}-${seq}`
   }
 
   user(message: Pick<UserMessage, "clientMessageId" | "seq">): string {
     const { clientMessageId } = message
-    return clientMessageId === undefined || isOwnId(clientMessageId) ? this.message(message) : clientMessageId
+    const isFree = clientMessageId !== undefined && epochOf(clientMessageId) !== startOf(this.epoch)
+    return isFree ? clientMessageId : this.message(message)
   }
 
   call(part: ToolPart): string {
@@ -99,37 +111,33 @@ const usersOf = ({ messages }: Conversation): ReadonlySet<object> => {
   return new Set(byKey.values())
 }
 
-/** A result of a tool that a client has run. */
-export interface ClientResult {
-  readonly id: string
-  readonly toolCallId: string
-  readonly content: string
-}
+/** A result of a tool that a client has run, or its error. */
+const ClientResult = Schema.Struct({
+  id: Schema.String,
+  toolCallId: Schema.String,
+  content: Schema.String,
+  error: Schema.optionalWith(Schema.String, { exact: true })
+})
+export type ClientResult = typeof ClientResult.Type
 
-const resultsPrefix = "ag-ui results "
+const ResultsText = Schema.parseJson(Schema.Array(ClientResult))
+const decodeResults = Schema.decodeUnknownOption(ResultsText)
+const resultsPrefix = ownKey("results ")
 
 /** Results of a client's tools as a message to the agent. Its key marks it as such. */
 export const messageOfResults = (
   results: ReadonlyArray<ClientResult>
 ): { readonly content: string; readonly key: string } => ({
-  content: JSON.stringify(results.map(({ content, id, toolCallId }) => ({ id, toolCallId, content }))),
+  content: Schema.encodeSync(ResultsText)(results),
   key: resultsPrefix + hash("sha256", JSON.stringify(results.map(({ id }) => id)), "base64url")
 })
 
 /** The results of a client's tools that a message has; none if it is a text. */
-export const resultsIn = (message: {
-  readonly clientMessageId?: string
-  readonly text: string
-}): ReadonlyArray<ClientResult> | undefined => {
-  if (message.clientMessageId?.startsWith(resultsPrefix) !== true) return undefined
-  try {
-    const results: unknown = JSON.parse(message.text)
-    return Array.isArray(results) ? (results as ReadonlyArray<ClientResult>) : undefined
-  } catch {
-    // Another client may have used such a key.
-    return undefined
-  }
-}
+export const resultsIn = ({
+  clientMessageId,
+  text
+}: Pick<UserMessage, "clientMessageId" | "text">): ReadonlyArray<ClientResult> | undefined =>
+  clientMessageId?.startsWith(resultsPrefix) === true ? Option.getOrUndefined(decodeResults(text)) : undefined
 
 const messagesOfUser = (message: UserMessage, names: Names): ReadonlyArray<Message> =>
   resultsIn(message)?.map(result => ({ ...result, role: "tool" })) ?? [
@@ -163,20 +171,6 @@ export const messagesOf = (conversation: Conversation, names = new Names(convers
     return made
   })
   return results.size === 0 ? messages : atCalls(messages, results)
-}
-
-/** A message as a client sends it: what is compared. */
-export interface ClientMessage {
-  readonly id: string
-  readonly role: string
-  readonly content?: unknown
-  readonly toolCallId?: string | undefined
-  readonly toolCalls?:
-    | ReadonlyArray<{
-        readonly id: string
-        readonly function: { readonly name: string; readonly arguments: string }
-      }>
-    | undefined
 }
 
 export const isTextPart = (part: unknown): part is { readonly type: "text"; readonly text: string } =>
@@ -273,4 +267,4 @@ const reset = (client: ReadonlyArray<ClientMessage>, messages: ReadonlyArray<Mes
 
 /** The agent's message of a turn. */
 export const messageOfTurn = ({ messages }: Conversation, turnId: string): AgentMessage | undefined =>
-  messages.find((message): message is AgentMessage => message.role === "agent" && message.turnId === turnId)
+  messages.findLast((message): message is AgentMessage => message.role === "agent" && message.turnId === turnId)

@@ -1,7 +1,8 @@
 /**
- * What the gateway sends in the AG-UI protocol, version 1.0 (`@ag-ui/core`): the events of a run and the messages of a
- * snapshot, as plain types.
+ * The AG-UI protocol, version 1.0 (`@ag-ui/core`): what the gateway sends, the events of a run and the messages of a
+ * snapshot; and what it reads of a client's messages.
  */
+import { Schema } from "effect"
 
 /** The version of the protocol. */
 export const protocolVersion = "1.0"
@@ -27,6 +28,26 @@ export type Message = { readonly id: string } & (
   | ({ readonly role: "tool" } & Result)
   | { readonly role: "activity"; readonly activityType: string; readonly content: object }
 )
+
+/** Absent or null. */
+export const maybe = <A, I>(schema: Schema.Schema<A, I>) => Schema.optionalWith(schema, { nullable: true })
+
+/** The members of a client's message that are read, in addition to its `id` and its `role`. */
+export const clientMembers = {
+  content: maybe(Schema.Unknown),
+  toolCallId: maybe(Schema.String),
+  toolCalls: maybe(
+    Schema.Array(
+      Schema.Struct({ id: Schema.String, function: Schema.Struct({ name: Schema.String, arguments: Schema.String }) })
+    )
+  )
+}
+
+/** A message as a client sends it: what is compared. */
+export interface ClientMessage extends Schema.Struct.Type<typeof clientMembers> {
+  readonly id: string
+  readonly role: string
+}
 
 /** The result of a call. */
 interface Result {

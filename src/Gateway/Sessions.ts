@@ -2,6 +2,7 @@
  * The sessions of all tenants. This is the port; `Sessions/Registry.ts` implements it.
  */
 import { Context, type Effect, type Redacted, Schema, type Scope } from "effect"
+import { ownKey } from "../Client/Conversation/Conversation.ts"
 import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import type { AgentPlatformConnectionError, FileCallError } from "../Upstream/AgentPlatform.ts"
 import type { FileContent, FileEntry, FileIteration } from "../Upstream/Workspace.ts"
@@ -24,7 +25,13 @@ export interface ClientRun {
 }
 
 /** The id of the receipt of a run. */
-export const runReceipt = (runId: string): string => `run ${runId}`
+export const runReceipt = (runId: string): string => ownKey(`run ${runId}`)
+
+/**
+ * The id of the receipt of a request that was answered, by the history and by the number of the event that has asked: an
+ * agent may use the id of a request again. Only the session keeps it, so that one answer counts, of whatever client.
+ */
+export const answerReceipt = (epoch: string, seq: number): string => ownKey(`answer ${epoch} ${seq}`)
 
 /** The caller. A tenant sees its own sessions only. */
 export interface Caller {
@@ -36,10 +43,14 @@ export interface Caller {
    * agent is carried out once for each id.
    */
   readonly commandId?: string
+  /** As a `clientMessageId`, of the gateway's own: see `ownKey`. */
+  readonly key?: string
   /** The run that a message or an answer belongs to. */
   readonly run?: ClientRun
   /** Whether the caller is another node that has subscribers to the session. `get` keeps that in mind for a while. */
   readonly hasSubscribers?: boolean
+  /** Whether `get` waits until the messages that are on their way are recorded, or have failed. */
+  readonly awaitsMessages?: boolean
 }
 
 /** A session with its secrets, which a node that shuts down transfers to another node. */
@@ -216,13 +227,16 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       content: string,
       clientMessageId?: string
     ) => Effect.Effect<string, ActivationError>
-    /** Asks the agent to end a turn, by default the one in progress. Returns its id. */
+    /**
+     * Asks the agent to end a turn, by default that of the caller's run or the one in progress, and returns its id. A message
+     * that has not been sent is withdrawn, also while the instance starts.
+     */
     readonly interrupt: (
       caller: Caller,
       sessionId: string,
       turnId: string | undefined
     ) => Effect.Effect<string, LookupError | SessionNotActive | SessionConflict | AgentPlatformConnectionError>
-    /** Sends an answer to the agent, once for each `clientMessageId`. */
+    /** Sends an answer to the agent. A request has one: another one is a conflict, the same by the same key is not. */
     readonly answer: (
       caller: Caller,
       sessionId: string,

@@ -5,7 +5,7 @@ import { type AgUiEvent, encode, protocolVersion } from "../AgUi/Protocol.ts"
 import * as Fold from "../Client/Conversation/Fold.ts"
 import type { SessionEvent } from "../Client/SessionModel.ts"
 import { RunAgentInput } from "../Gateway/AgUi/Input.ts"
-import { answerKey, endOf } from "../Gateway/AgUi/Runs.ts"
+import { endOf } from "../Gateway/AgUi/Runs.ts"
 import { Translation } from "../Gateway/AgUi/Translation.ts"
 import * as EventMapping from "../Gateway/EventMapping.ts"
 import { waitingIn } from "../Gateway/Streams/Inquiries.ts"
@@ -16,7 +16,7 @@ import { type Answer, Refused } from "./SimulatedService.ts"
 /** Threads that are kept. Above it the least recently used one is forgotten, with its instance. */
 const maxThreads = 64
 
-const translationOf = (epoch: string) => new Translation(Fold.empty(epoch), new Names(epoch))
+const translationOf = (epoch: string) => new Translation(Fold.empty(epoch), new Names(epoch), true)
 
 /** A thread, and how far it was translated. */
 class Thread implements ClientConnection {
@@ -26,7 +26,7 @@ class Thread implements ClientConnection {
   private translation = translationOf(crypto.randomUUID())
   private halves = EventMapping.noHalves
   private seq = 0
-  private answered = new Set<string>()
+  private answered = new Set<number>()
 
   constructor(readonly instance: Instance) {
     this.sent = instance.history.last
@@ -47,7 +47,7 @@ class Thread implements ClientConnection {
     const { conversation } = this.translation
     const request = waitingIn(conversation, this.run.turnId).find(one => one.requestId === requestId)
     if (request === undefined || !this.instance.answer(requestId, answer)) return
-    this.answered.add(answerKey(conversation, request))
+    this.answered.add(request.seq)
   }
 
   /** The events of the run that are new, and whether it has ended. */

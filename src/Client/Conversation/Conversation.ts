@@ -3,6 +3,12 @@
  * service, clients and the console share them.
  */
 
+/** The start of the keys that the service gives to messages and requests. No key of a client begins with it. */
+export const ownPrefix = "causeway:"
+
+/** A key of the service. */
+export const ownKey = (name: string): string => `${ownPrefix}${name}`
+
 /** An error of a turn, a tool or the agent. */
 export interface Failure {
   /** A code of the platform or of the gateway. */
@@ -183,6 +189,7 @@ export interface UserMessage {
   readonly text: string
   /** The author: the claim `sub` of the token. */
   readonly sub?: string
+  /** A client's key of the message, or one of the service: {@link ownKey}. */
   readonly clientMessageId?: string
 }
 

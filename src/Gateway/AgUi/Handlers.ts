@@ -1,17 +1,14 @@
 /** Serves AG-UI over the sessions: threads are sessions with a name, and runs are turns. */
 import { Effect, Layer, Option } from "effect"
 import { continuingHeader } from "../../AgUi/Protocol.ts"
-import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import { NotFound } from "../../Http/ApiError.ts"
 import * as Reply from "../../Http/Reply.ts"
-import { type Caller, runReceipt } from "../Sessions.ts"
+import { runReceipt } from "../Sessions.ts"
 import { asCaller } from "../Streams/Caller.ts"
-import { waitingIn } from "../Streams/Inquiries.ts"
 import * as Turns from "../Streams/Turns.ts"
 import { AgUi } from "./Endpoints.ts"
-import { planOf } from "./Plan.ts"
+import { isEmpty, planOf } from "./Plan.ts"
 import { encodingOf } from "./RunStream.ts"
-import { answerKey } from "./Runs.ts"
 
 const headers = { "cache-control": "no-store", "x-accel-buffering": "no", [continuingHeader]: "true" }
 
@@ -20,50 +17,56 @@ const unknown = (what: "run" | "thread", name: string) =>
 
 const make = Effect.gen(function* () {
   const turns = yield* Turns.make("ag_ui")
-
-  /** The keys of the requests that wait in a conversation and were answered. */
-  const answered = (caller: Pick<Caller, "tenant">, sessionId: string, conversation: Conversation) =>
-    turns.given(
-      caller,
-      sessionId,
-      waitingIn(conversation).map(request => answerKey(conversation, request))
-    )
+  const { histories } = turns
 
   return AgUi.of({
     run: ({ incoming, path: { agentType }, payload: input }) =>
-      asCaller(incoming, caller =>
-        Effect.gen(function* () {
-          const { messages, runId, threadId } = input
-          const submitted = turns.submit(caller, { id: threadId, agentType }, (conversation, sessionId) =>
-            Effect.gen(function* () {
-              if (sessionId === undefined) return planOf(input, { conversation, answered: new Set(), run: undefined })
-              const run = yield* turns.receipt(caller, sessionId, runReceipt(runId))
-              return planOf(input, { conversation, answered: yield* answered(caller, sessionId, conversation), run })
-            })
-          )
-          const { sessionId, target } = yield* submitted
-          return yield* turns.stream(incoming, sessionId, headers, (conversation, subscription) =>
-            Effect.map(answered(caller, sessionId, conversation), known =>
+      asCaller(incoming, caller => {
+        const { messages, runId, state, threadId } = input
+        const submitted = turns.submit(caller, { id: threadId, agentType }, (conversation, sessionId) =>
+          sessionId === undefined
+            ? Effect.succeed(planOf(input, { conversation, answered: new Set(), run: undefined }))
+            : Effect.map(
+                Effect.all({
+                  answered: histories.answered(caller, sessionId, conversation),
+                  run: histories.receipt(caller, sessionId, runReceipt(runId))
+                }),
+                known => planOf(input, { conversation, ...known })
+              )
+        )
+        return turns.stream(
+          incoming,
+          submitted,
+          headers,
+          ({ isJoined, sessionId, target }, conversation, subscription) =>
+            Effect.map(histories.answered(caller, sessionId, conversation), answered =>
               encodingOf(
-                { threadId, runId, turnId: target.turnId, messages, answered: known },
+                {
+                  threadId,
+                  runId,
+                  turnId: target.turnId,
+                  messages,
+                  answered,
+                  hasState: isJoined !== true || !isEmpty(state)
+                },
                 conversation,
-                turns.reread(subscription)
+                histories.use(subscription, Effect.succeed)
               )
             )
-          )
-        })
-      ),
+        )
+      }),
     stop: ({ incoming, path: { agentType, runId, threadId } }) =>
       asCaller(incoming, caller =>
         Effect.gen(function* () {
-          const found = yield* turns.find(caller, { id: threadId })
+          const thread = { id: threadId, agentType }
+          // The message of the run may not be recorded yet.
+          const found = yield* turns.stop({ ...caller, run: { id: runId, digest: "" } }, thread)
           if (Option.isNone(found)) return yield* unknown("thread", threadId)
-          const sessionId = found.value
-          const run = turns.receipt(caller, sessionId, runReceipt(runId))
-          const receipt = yield* turns.read(caller, { id: threadId, agentType }, sessionId, () => run)
-          const turnId = receipt?.turnId
+          const [sessionId, isStopped] = found.value
+          if (isStopped) return Reply.empty(204)
+          const turnId = (yield* histories.receipt(caller, sessionId, runReceipt(runId)))?.turnId
           if (turnId == null) return yield* unknown("run", runId)
-          yield* turns.interrupt(caller, sessionId, turnId)
+          yield* turns.stop(caller, thread, turnId)
           return Reply.empty(204)
         })
       )

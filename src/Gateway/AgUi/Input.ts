@@ -1,5 +1,6 @@
 /** What a client sends for a run: the input of AG-UI. */
 import { Schema } from "effect"
+import { clientMembers, maybe } from "../../AgUi/Protocol.ts"
 import { ClientMessageId, described, Json, optional } from "../Protocol/Fields.ts"
 
 /** A name of a client. */
@@ -9,22 +10,18 @@ export const ThreadId = described(
 )
 export const RunId = described(ClientMessageId, "The run. The same one again attaches to it.")
 
-/** Absent or null. */
-const maybe = <A, I>(schema: Schema.Schema<A, I>) => Schema.optionalWith(schema, { nullable: true })
-
-const ToolCall = Schema.Struct({
-  id: Schema.String,
-  function: Schema.Struct({ name: Schema.String, arguments: Schema.String })
-})
-
-/** A message, as far as it is read. */
-const Message = Schema.Struct({
-  id: described(ClientMessageId, "Unique in the thread."),
-  role: Schema.Literal("user", "assistant", "system", "developer", "tool", "reasoning", "activity"),
-  content: maybe(Json),
-  toolCallId: maybe(Schema.String),
-  toolCalls: maybe(Schema.Array(ToolCall))
-})
+/** A message, as far as it is read. Those of the roles `system` and `developer` are passed to the agent whole. */
+const Message = Schema.Struct(
+  {
+    ...clientMembers,
+    id: described(ClientMessageId, "Unique in the thread."),
+    role: Schema.Literal("user", "assistant", "system", "developer", "tool", "reasoning", "activity"),
+    content: maybe(Json),
+    name: maybe(Schema.String),
+    error: maybe(Schema.String)
+  },
+  { key: Schema.String, value: Schema.Unknown }
+)
 
 const Resume = Schema.Struct({
   interruptId: Schema.String,

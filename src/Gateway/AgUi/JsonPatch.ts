@@ -1,24 +1,12 @@
-/** Whether a value is a JSON Patch (RFC 6902), which clients of AG-UI require of a `STATE_DELTA`. */
-import { isObject } from "../../base/Json/Parsing.ts"
+/** JSON Patch (RFC 6902), which clients of AG-UI require of a `STATE_DELTA`. */
+import { Schema } from "effect"
 
-const isPointer = (value: unknown): boolean => typeof value === "string" && /^(?:\/(?:[^/~]|~[01])*)*$/.test(value)
+const Pointer = Schema.String.pipe(Schema.pattern(/^(?:\/(?:[^/~]|~[01])*)*$/))
 
-const isOperation = (operation: unknown): boolean => {
-  if (!isObject(operation) || !isPointer(operation.path)) return false
-  switch (operation.op) {
-    case "add":
-    case "replace":
-    case "test":
-      return "value" in operation
-    case "remove":
-      return true
-    case "move":
-    case "copy":
-      return isPointer(operation.from)
-    default:
-      return false
-  }
-}
+const Operation = Schema.Union(
+  Schema.Struct({ op: Schema.Literal("add", "replace", "test"), path: Pointer, value: Schema.Unknown }),
+  Schema.Struct({ op: Schema.Literal("remove"), path: Pointer }),
+  Schema.Struct({ op: Schema.Literal("move", "copy"), path: Pointer, from: Pointer })
+)
 
-export const isPatch = (value: unknown): value is ReadonlyArray<object> =>
-  Array.isArray(value) && value.every(isOperation)
+export const isPatch = Schema.is(Schema.Array(Operation))

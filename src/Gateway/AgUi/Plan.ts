@@ -1,49 +1,47 @@
 /** What has to be done for a run: what is new in its input, and what the thread allows. Pure. */
 import { hash } from "node:crypto"
+import { Schema } from "effect"
 import * as Messages from "../../AgUi/Messages.ts"
+import type { ClientMessage } from "../../AgUi/Protocol.ts"
 import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import type { ClientRun } from "../Sessions.ts"
 import { isRequest, waitingIn } from "../Streams/Inquiries.ts"
-import { conflict, invalid, type Plan, type Refusal, type Reply } from "../Streams/Plan.ts"
+import { conflict, invalid, isUnsent, type Plan, type Refusal, type Reply } from "../Streams/Plan.ts"
 import type { RunAgentInput } from "./Input.ts"
-import { answerKey } from "./Runs.ts"
 
 /** What is known of the thread. */
 export interface Known {
   readonly conversation: Conversation
-  /** The keys of the requests that were answered although their resolution has not arrived. */
-  readonly answered: ReadonlySet<string>
+  /** The requests that were answered although their resolution has not arrived, by `seq`. */
+  readonly answered: ReadonlySet<number>
   /** The run, if it was requested before. */
   readonly run: { readonly digest: string; readonly turnId: string | null } | undefined
 }
 
 const digestOf = (content: unknown): string => hash("sha256", JSON.stringify(content), "base64url")
 
-const isEmpty = (value: unknown): boolean =>
+/** Whether a member of an input says nothing. */
+export const isEmpty = (value: unknown): boolean =>
   value === undefined || value === null || (typeof value === "object" && Object.keys(value).length === 0)
 
-/** What the agent gets in addition to the message: the members of the input that are not empty. */
-export const inputOf = ({ context, forwardedProps, messages, state, tools }: RunAgentInput): unknown => {
+/** What the agent gets in addition to the message: the members of the input that are not empty, and who has written it. */
+export const inputOf = (input: RunAgentInput, name?: string): unknown => {
+  const { context, forwardedProps, messages, state, tools } = input
   const instructions = messages.filter(({ role }) => role === "system" || role === "developer")
-  const members = Object.entries({ tools, context, forwardedProps, state, messages: instructions })
+  const members = Object.entries({ tools, context, forwardedProps, state, messages: instructions, name })
   const given = members.filter(([, value]) => !isEmpty(value))
   return given.length === 0 ? undefined : Object.fromEntries(given)
 }
 
-const runOf = (input: RunAgentInput, digest: string): ClientRun => {
-  const given = inputOf(input)
+const runOf = (input: RunAgentInput, digest: string, name?: string): ClientRun => {
+  const given = inputOf(input, name)
   return { id: input.runId, digest, ...(given === undefined ? {} : { input: given }) }
 }
 
-/** Codes of turns whose message has not reached the agent, so that the same message may be sent again. */
-const unsent: ReadonlySet<string | undefined> = new Set(["not_sent", "not_recorded"])
-
 /** The messages by id that are answered, or on their way. */
-const knownMessages = (conversation: Conversation): ReadonlyMap<string, Messages.ClientMessage> => {
+const knownMessages = (conversation: Conversation): ReadonlyMap<string, ClientMessage> => {
   const failed = new Set(
-    conversation.messages.flatMap(message =>
-      message.role === "agent" && unsent.has(message.error?.code) ? [message.turnId] : []
-    )
+    conversation.messages.flatMap(message => (message.role === "agent" && isUnsent(message) ? [message.turnId] : []))
   )
   const messages = conversation.messages.filter(message => message.role === "agent" || !failed.has(message.turnId))
   return new Map(Messages.messagesOf({ ...conversation, messages }).map(message => [message.id, message]))
@@ -51,12 +49,12 @@ const knownMessages = (conversation: Conversation): ReadonlyMap<string, Messages
 
 /** What is new in the messages of a client. */
 interface News {
-  readonly users: ReadonlyArray<{ readonly id: string; readonly content: string }>
+  readonly users: ReadonlyArray<{ readonly id: string; readonly content: string; readonly name: string | undefined }>
   readonly results: ReadonlyArray<Messages.ClientResult>
 }
 
 /** A text of a message, or what is wrong with it. */
-const textOf = (message: Messages.ClientMessage, path: string): { readonly text: string } | Refusal => {
+const textOf = (message: ClientMessage, path: string): { readonly text: string } | Refusal => {
   const text = Messages.contentOf(message)
   if (text !== undefined) return text === "" ? invalid(`${path}.content: must not be empty`) : { text }
   const at = Array.isArray(message.content) ? message.content.findIndex(part => !Messages.isTextPart(part)) : -1
@@ -66,7 +64,11 @@ const textOf = (message: Messages.ClientMessage, path: string): { readonly text:
 /** Which messages are new is decided by their ids. Where the history has lost its start, what follows them counts too. */
 const newsOf = ({ messages }: RunAgentInput, conversation: Conversation): News | Refusal => {
   const known = knownMessages(conversation)
-  const isOld = (id: string) => known.has(id) || Messages.isOwnId(id)
+  // Answers have ids of ours, perhaps of a history that was lost. Other ids of that form may be a client's.
+  const answers = messages.filter(({ role }) => role === "assistant" || role === "reasoning")
+  const epochs = new Set([Messages.startOf(conversation.epoch), ...answers.map(({ id }) => Messages.epochOf(id))])
+  epochs.delete(undefined)
+  const isOld = (id: string) => known.has(id) || epochs.has(Messages.epochOf(id))
   const all = [...known.values()]
   const calls = new Set(all.flatMap(({ toolCalls = [] }) => toolCalls.map(call => call.id)))
   const resolved = new Set(all.flatMap(({ role, toolCallId }) => (role === "tool" ? [toolCallId] : [])))
@@ -88,7 +90,7 @@ const newsOf = ({ messages }: RunAgentInput, conversation: Conversation): News |
     const read = textOf({ ...message, content: message.content ?? "" }, path)
     if (role === "user") {
       if ("is" in read) return read
-      users.push({ id, content: read.text })
+      users.push({ id, content: read.text, name: message.name })
       continue
     }
     const { toolCallId } = message
@@ -100,23 +102,31 @@ const newsOf = ({ messages }: RunAgentInput, conversation: Conversation): News |
       return conflict(`${path}: the call ${JSON.stringify(toolCallId)} has a result`)
     }
     resolved.add(toolCallId)
-    results.push({ id, toolCallId, content })
+    results.push({ id, toolCallId, content, ...(message.error === undefined ? {} : { error: message.error }) })
   }
   return { users, results }
 }
 
 const denied = { approved: false, reason: "cancelled" }
 
-/** The answers to requests that wait. */
-const answersOf = ({ resume = [] }: RunAgentInput, conversation: Conversation): ReadonlyArray<Reply> => {
+const isDecision = Schema.is(
+  Schema.Union(Schema.Boolean, Schema.Struct({ approved: Schema.Boolean, reason: Schema.optional(Schema.String) }))
+)
+
+/** The answers to requests that wait, or what is wrong with one. */
+const answersOf = ({ resume = [] }: RunAgentInput, conversation: Conversation): ReadonlyArray<Reply> | Refusal => {
   const waiting = new Map(waitingIn(conversation).map(request => [request.requestId, request]))
-  return resume.flatMap(({ interruptId: requestId, payload = null, status }) => {
+  const replies: Array<Reply> = []
+  for (const [index, { interruptId: requestId, payload = null, status }] of resume.entries()) {
     const request = waiting.get(requestId)
-    if (request === undefined) return []
-    const refusal = request.type === "question" ? null : denied
-    const answer = status === "resolved" ? payload : refusal
-    return [{ requestId, answer, clientMessageId: answerKey(conversation, request) }]
-  })
+    if (request === undefined) continue
+    const isQuestion = request.type === "question"
+    if (status === "resolved" && !isQuestion && !isDecision(payload)) {
+      return invalid(`resume[${index}].payload: must have approved, which is true or false, and perhaps reason, a text`)
+    }
+    replies.push({ requestId, answer: status === "resolved" ? payload : isQuestion ? null : denied })
+  }
+  return replies
 }
 
 /** The turn of a request. */
@@ -144,15 +154,16 @@ const planAnswers = (input: RunAgentInput, { answered, conversation, run }: Know
   }
   const last = waiting.findLastIndex(({ requestId }) => ids.has(requestId))
   // The client may not know of what was asked after that.
-  const omitted = waiting.find(
-    (request, at) => at < last && !ids.has(request.requestId) && !answered.has(answerKey(conversation, request))
-  )
+  const omitted = waiting.find((request, at) => at < last && !ids.has(request.requestId) && !answered.has(request.seq))
   if (omitted !== undefined) {
     return conflict(`resume: the request ${JSON.stringify(omitted.requestId)} waits for an answer too`)
   }
   const turnId = run?.turnId ?? turnOfRequest(conversation, resume[0]!.interruptId)
   if (turnId === undefined) return conflict("resume: the turn of the request has ended")
-  return { is: "answer", replies: answersOf(input, conversation), target: { turnId }, run: runOf(input, digest) }
+  const replies = answersOf(input, conversation)
+  if ("is" in replies) return replies
+  const target = { turnId }
+  return replies.length === 0 ? { is: "attach", target } : { is: "answer", replies, target, run: runOf(input, digest) }
 }
 
 /** What has to be done for a run. */
@@ -172,19 +183,20 @@ export const planOf = (input: RunAgentInput, known: Known): Plan => {
     if (run.turnId !== null && Messages.messageOfTurn(conversation, run.turnId) !== undefined) {
       return { is: "attach", target: { turnId: run.turnId } }
     }
-    // A run is recorded shortly before its message.
-    return { ...invalid("runId: its message is missing, and was not sent"), mayPass: run.turnId !== null }
+    // A run is recorded shortly before its message, which may fail.
+    return invalid("runId: its message is missing, and was not sent")
   }
   if (users.length > 0 && results.length > 0) return invalid("messages: a user's message and a tool's result are new")
   if (users.length > 1) return conflict(`messages: ${users.length} are new, and a run has one`)
   const [user] = users
-  const { content, key } = user === undefined ? Messages.messageOfResults(results) : { ...user, key: user.id }
-  const digest = digestOf(["message", key])
+  const message =
+    user === undefined ? Messages.messageOfResults(results) : { content: user.content, clientMessageId: user.id }
+  const digest = digestOf(["message", "key" in message ? message.key : message.clientMessageId])
   if (run !== undefined && run.digest !== digest)
     return conflict("messages: the run was requested with another message")
-  const waiting = waitingIn(conversation).find(request => !answered.has(answerKey(conversation, request)))
+  const waiting = waitingIn(conversation).find(({ seq }) => !answered.has(seq))
   if (waiting !== undefined) {
     return conflict(`resume: is missing, and the request ${JSON.stringify(waiting.requestId)} waits for an answer`)
   }
-  return { is: "send", content, clientMessageId: key, run: runOf(input, digest) }
+  return { is: "send", ...message, run: runOf(input, digest, user?.name) }
 }

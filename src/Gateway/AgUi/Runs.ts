@@ -1,9 +1,17 @@
 /** The beginnings and ends of runs. Pure. A run is a turn, or the part of it between two answers of a person. */
 
 import * as Messages from "../../AgUi/Messages.ts"
-import { type AgUiEvent, given, type Interrupt, protocolVersion, type TokenUsage } from "../../AgUi/Protocol.ts"
+import {
+  type AgUiEvent,
+  type ClientMessage,
+  given,
+  type Interrupt,
+  protocolVersion,
+  type TokenUsage
+} from "../../AgUi/Protocol.ts"
 import type { Conversation, Part, RequestPart, ToolPart, Usage } from "../../Client/Conversation/Conversation.ts"
 import { callOf, waitingIn } from "../Streams/Inquiries.ts"
+import { isUnsent } from "../Streams/Plan.ts"
 import { Translation } from "./Translation.ts"
 
 /** The names that the client gave to a thread and a run. */
@@ -18,15 +26,16 @@ export interface Joined {
   readonly translation: Translation
 }
 
-/** Joins a run. `client` are the messages that the client has. */
+/** Joins a run. `client` are the messages that the client has, and `hasState` whether it has the state of the agent. */
 export const join = (
   { runId, threadId }: Run,
   conversation: Conversation,
-  client: ReadonlyArray<Messages.ClientMessage>
+  client: ReadonlyArray<ClientMessage>,
+  hasState = false
 ): Joined => {
   const names = new Messages.Names(conversation.epoch)
   const messages = Messages.fitting(Messages.messagesOf(conversation, names))
-  const translation = new Translation(conversation, names)
+  const translation = new Translation(conversation, names, hasState)
   return {
     events: [
       { type: "RUN_STARTED", threadId, runId, protocolVersion },
@@ -79,14 +88,14 @@ const usageOf = (usage: Usage | undefined): { readonly usage?: ReadonlyArray<Tok
 
 /**
  * The last event of a run of a turn, if it has ended: because the turn has ended, or because a person is asked. `answered`
- * are the keys of the requests that were answered although their resolution has not arrived.
+ * are the requests that were answered although their resolution has not arrived, by `seq`.
  */
 export const endOf = (
   run: Run,
   conversation: Conversation,
   names: Messages.Names,
   turnId: string,
-  answered: ReadonlySet<string> = new Set()
+  answered: ReadonlySet<number> = new Set()
 ): AgUiEvent | undefined => {
   const message = Messages.messageOfTurn(conversation, turnId)
   if (message === undefined) return undefined
@@ -108,20 +117,14 @@ export const endOf = (
         message: error?.message ?? reason ?? "The turn failed",
         code: error?.code ?? "turn_failed",
         ...usage,
-        metadata: { "causeway.retryable": error?.retryable === true }
+        metadata: { "causeway.retryable": isUnsent(message) }
       }
     default: {
-      const waiting = waitingIn(conversation, turnId).filter(request => !answered.has(answerKey(conversation, request)))
+      if (conversation.waiting.length === 0) return undefined
+      const waiting = waitingIn(conversation, turnId).filter(({ seq }) => !answered.has(seq))
       if (waiting.length === 0) return undefined
       const interrupts = waiting.map(request => interruptOf(request, parts, names))
       return { ...finished, outcome: { type: "interrupt", interrupts }, ...usage }
     }
   }
 }
-
-/**
- * The key of the answer to a request, so that it is answered once. An agent may use the id of a request again, which is
- * then another request.
- */
-export const answerKey = ({ epoch }: Conversation, { seq }: RequestPart): string =>
-  `ag-ui answer ${epoch.slice(0, 64)} ${seq}`

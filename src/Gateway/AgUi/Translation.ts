@@ -87,10 +87,14 @@ export class Translation {
   private isDifferent = false
   private events: Array<AgUiEvent> = []
 
-  /** The client has the messages of the conversation, by {@link Messages.snapshots} for example. */
+  /**
+   * The client has the messages of the conversation, by {@link Messages.snapshots} for example. Without the agent's state
+   * it cannot apply changes of it.
+   */
   constructor(
     conversation: Conversation,
-    readonly names: Messages.Names
+    readonly names: Messages.Names,
+    private hasState: boolean
   ) {
     this.fold = Fold.resume(reduced(conversation))
     for (const message of this.fold.conversation.messages) {
@@ -129,8 +133,10 @@ export class Translation {
     if (event.type === "turn_started" && event.content !== undefined) this.user(event)
     if (part !== undefined) this.change(part, event)
     if (!isUsual) this.endComplete(undefined)
-    if (event.type === "state_snapshot") this.events.push({ type: "STATE_SNAPSHOT", snapshot: event.state })
-    else if (event.type === "state_delta" && isPatch(event.patch)) {
+    if (event.type === "state_snapshot") {
+      this.hasState = true
+      this.events.push({ type: "STATE_SNAPSHOT", snapshot: event.state })
+    } else if (event.type === "state_delta" && this.hasState && isPatch(event.patch)) {
       this.events.push({ type: "STATE_DELTA", delta: event.patch })
     } else if (event.type === "state_delta" || customTypes.has(event.type)) this.events.push(custom(event))
     return this.take()

@@ -7,7 +7,7 @@ import { Feed, type FeedOwner, type Outbox } from "../Clients/Feed.ts"
 import type { ClientsShape } from "../Clients.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { Frame, Subscription } from "../Sessions.ts"
-import type { Begun } from "../Streams/Turns.ts"
+import type { Begun } from "../Streams/Histories.ts"
 import type * as Chats from "./Chats.ts"
 import type { Chunk } from "./Chunks.ts"
 

@@ -6,8 +6,8 @@ import { type ApiError, Conflict, NotFound } from "../../Http/ApiError.ts"
 import type { Caller, Subscription } from "../Sessions.ts"
 import { errorOf } from "../Streams/Errors.ts"
 import * as Turns from "../Streams/Turns.ts"
-import { type Decision, MessageStream } from "./MessageStream.ts"
-import { decisionKey, planOf, type Submission, type Target } from "./Submission.ts"
+import { MessageStream } from "./MessageStream.ts"
+import { planOf, type Submission, type Target } from "./Submission.ts"
 import { messagesOf, segmentAfter, type UiMessage, type UiPart } from "./UiMessage.ts"
 
 export type Followed = Turns.Followed<Target>
@@ -48,10 +48,10 @@ export class Chats {
   /** The turn in progress; none if nothing runs. */
   resume(caller: Caller, chat: Turns.Thread): Effect.Effect<Option.Option<Followed>, ApiError> {
     return Effect.gen(this, function* () {
-      const { read } = this.turns
       const found = yield* this.turns.find(caller, chat)
       if (Option.isNone(found)) return Option.none()
-      const turnId = yield* read(caller, chat, found.value, ({ turns }) => Effect.succeed(turns.at(-1)))
+      const { histories } = this.turns
+      const turnId = yield* histories.read(caller, found.value, ({ turns }) => Effect.succeed(turns.at(-1)))
       return turnId === undefined ? Option.none() : Option.some({ sessionId: found.value, target: { turnId } })
     }).pipe(
       Effect.mapError(errorOf),
@@ -70,17 +70,9 @@ export class Chats {
         const fold = foldOf(conversation, turnId)
         const message = fold.turns.get(turnId)
         if (message === undefined) return yield* new Conflict({ error: "The answer to this message is no longer kept" })
-        const asked = message.parts.filter(part => part.type === "approval" && part.status === "pending")
         // A receipt does not say what was decided.
-        const given = yield* this.turns.given(
-          { tenant },
-          id,
-          asked.map(({ seq }) => decisionKey(seq))
-        )
-        const unknown = asked.flatMap(
-          ({ seq }): ReadonlyArray<readonly [number, Decision | undefined]> =>
-            given.has(decisionKey(seq)) ? [[seq, undefined]] : []
-        )
+        const answered = yield* this.turns.histories.answered({ tenant }, id, conversation)
+        const unknown = [...answered].map(seq => [seq, undefined] as const)
         const segment = after === undefined ? undefined : segmentAfter(message, after)
         const stream = new MessageStream(fold, turnId, new Map([...unknown, ...(decisions ?? [])]), segment)
         return { stream, client, characters: () => fold.size }
@@ -88,10 +80,8 @@ export class Chats {
 
   /** Interrupts a turn, by default the one in progress, if it has not ended. */
   stop(caller: Caller, chat: Turns.Thread, turnId?: string): Effect.Effect<void, ApiError> {
-    return Effect.gen(this, function* () {
-      const found = yield* this.turns.find(caller, chat)
-      if (Option.isSome(found)) yield* this.turns.interrupt(caller, found.value, turnId)
-    }).pipe(
+    return this.turns.stop(caller, { id: chat.id }, turnId).pipe(
+      Effect.asVoid,
       Effect.mapError(errorOf),
       Effect.catchIf(
         error => error instanceof NotFound,
@@ -105,7 +95,8 @@ export class Chats {
     return Effect.gen(this, function* () {
       const found = yield* this.turns.find(caller, chat)
       if (Option.isNone(found)) return []
-      return yield* this.turns.read(caller, chat, found.value, conversation => Effect.succeed(messagesOf(conversation)))
+      const { histories } = this.turns
+      return yield* histories.read(caller, found.value, conversation => Effect.succeed(messagesOf(conversation)))
     }).pipe(Effect.mapError(errorOf))
   }
 }

@@ -16,8 +16,8 @@ const make = (settings: Settings) =>
     const chats = yield* Chats.make
     const connect = yield* Socket.make(settings, chats)
 
-    const stream = (incoming: Incoming, { sessionId, target }: Chats.Followed) =>
-      chats.turns.stream(incoming, sessionId, headers, (conversation, subscription) =>
+    const stream = (incoming: Incoming, found: Effect.Effect<Chats.Followed, Turns.Failed>) =>
+      chats.turns.stream(incoming, found, headers, ({ target }, conversation, subscription) =>
         Effect.map(chats.beginning(subscription, target)(conversation), begun => {
           return { ...begun, encoding: encodingOf(begun) }
         })
@@ -25,16 +25,14 @@ const make = (settings: Settings) =>
 
     return AiSdk.of({
       send: ({ incoming, path: { agentType }, payload: { id, ...submission } }) =>
-        asCaller(incoming, caller =>
-          Effect.flatMap(chats.submit(caller, { agentType, id }, submission), followed => stream(incoming, followed))
-        ),
+        asCaller(incoming, caller => stream(incoming, chats.submit(caller, { agentType, id }, submission))),
       resume: ({ incoming, path }) =>
         asCaller(incoming, caller =>
           Effect.flatMap(
             chats.resume(caller, path),
             Option.match({
               onNone: () => Effect.succeed(Reply.empty(204)),
-              onSome: followed => stream(incoming, followed)
+              onSome: followed => stream(incoming, Effect.succeed(followed))
             })
           )
         ),

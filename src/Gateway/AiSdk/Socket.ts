@@ -143,7 +143,7 @@ class ChatConnection extends ClientSocket {
         Deferred.unsafeDone(request.turn, Effect.succeed(target.turnId))
         if (request.hasEnded) return
         const subscription = yield* clients.sessions.subscribe(caller, sessionId, request.feed)
-        const begun = yield* chats.turns.begin(subscription, chats.beginning(subscription, target))
+        const begun = yield* chats.turns.histories.begin(subscription, chats.beginning(subscription, target))
         if (frame.type === "resume") request.answer("start")
         request.begin(subscription, begun)
       }).pipe(Effect.mapError(errorOf))

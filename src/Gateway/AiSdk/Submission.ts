@@ -139,14 +139,9 @@ const decisionsIn = ({ parts }: ClientMessage): ReadonlyMap<string, Decision> =>
   return decisions
 }
 
-/** The id of the receipt of a decision, by the `seq` of the request. */
-export const decisionKey = (seq: number): string => `approval-${seq}`
-
-const replyOf = ({ requestId, seq }: RequestPart, { approved, reason }: Decision): Reply => ({
+const replyOf = ({ requestId }: RequestPart, { approved, reason }: Decision): Reply => ({
   requestId,
-  answer: reason === undefined ? approved : { approved, reason },
-  // Agents may use the id of a request again.
-  clientMessageId: decisionKey(seq)
+  answer: reason === undefined ? approved : { approved, reason }
 })
 
 const assistantPlan = (conversation: Conversation, { trigger }: Submission, last: ClientMessage): Plan => {

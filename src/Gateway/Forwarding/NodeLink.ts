@@ -34,6 +34,8 @@ const Command = Schema.Struct({
   /** The same for each attempt, so that the command is carried out once. */
   commandId: Schema.String,
   /** See `Caller`. */
+  key: optional(Schema.String),
+  awaitsMessages: optional(Schema.Boolean),
   run: optional(Schema.Struct({ id: Schema.String, digest: Schema.String, input: optional(Schema.Unknown) })),
   /** Whether the node that sends it has subscribers to the session. */
   hasSubscribers: optional(Schema.Boolean),

@@ -281,15 +281,14 @@ export const make = Effect.gen(function* () {
 
   const stream = (query: Query, start: DurableStream.Start) =>
     Effect.map(
-      streams.open(
-        query,
-        query.sessionId,
-        (subscription, time) =>
+      streams.open(query, Effect.succeed(query), (subscription, time) =>
+        Effect.zipRight(
+          followed.enter(query.caller, query.sessionId, subscription.epoch),
           Either.map(beginningOf(start, subscription), place => ({
             ...place,
             encoding: encodingOf(subscription, query.cursor, time)
-          })),
-        ({ epoch }) => followed.enter(query.caller, query.sessionId, epoch)
+          }))
+        )
       ),
       opened => Reply.written(eventStream, opened, { ...uncached, "x-accel-buffering": "no" }, opened.release)
     )

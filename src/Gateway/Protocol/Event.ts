@@ -1,13 +1,13 @@
 /** The events of sessions. An event has a `seq`, unlike an answer. */
 import { Schema } from "effect"
 import {
-  ClientMessageId,
   Count,
   described,
   Finite,
   Identifier,
   Integer,
   Json,
+  MessageKey,
   Name,
   optional,
   Path,
@@ -62,7 +62,7 @@ export const EventBody = Schema.Union(
       turnId: Identifier,
       content: optional(described(Schema.String, "The message of the client. Absent if the agent started the turn.")),
       sub: optional(described(Schema.String, "The author of the message: the claim `sub` of the token.")),
-      clientMessageId: optional(described(ClientMessageId, "The `clientMessageId` of the message, if it has one."))
+      clientMessageId: optional(described(MessageKey, "The `clientMessageId` of the message, if it has one."))
     }
   ),
   body("turn_completed", "A turn has completed.", { turnId: Identifier }),

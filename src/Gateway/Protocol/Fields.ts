@@ -1,6 +1,7 @@
 /** The fields that several frames share, and the session. */
 import { Schema } from "effect"
 import { isObject } from "../../base/Json/Parsing.ts"
+import { ownPrefix } from "../../Client/Conversation/Conversation.ts"
 import * as Limits from "./Limits.ts"
 
 /** An optional field, which is never null. */
@@ -57,10 +58,18 @@ export const SessionId = Schema.String.pipe(
 /** An id of the agent platform, or an id with the same form. */
 export const Identifier = text(1, Limits.identifierChars).annotations({ description: "An id." })
 
+/** The key of a message in its event: of a client, or of the gateway. */
+export const MessageKey = text(1, Limits.clientMessageIdChars)
+
 /** Makes a message or an answer idempotent. */
-export const ClientMessageId = text(1, Limits.clientMessageIdChars).annotations({
-  description: "Chosen by the client. Unique in the session."
-})
+export const ClientMessageId = MessageKey.pipe(
+  // The generated documents do not say it: not all clients that are made of them know such patterns.
+  Schema.filter(id => !id.startsWith(ownPrefix), {
+    message: () => `must not begin with "${ownPrefix}"`,
+    jsonSchema: {}
+  }),
+  Schema.annotations({ description: "Chosen by the client. Unique in the session." })
+)
 
 /** A text without structure, such as a title. */
 export const Name = text(1, Limits.nameChars).annotations({ description: "A name." })

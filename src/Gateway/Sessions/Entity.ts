@@ -3,6 +3,7 @@ import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { EventBody } from "../Protocol/Event.ts"
 import type { LostPart, Session } from "../Protocol/Fields.ts"
 import type { Opened } from "../SessionEvents.ts"
+import type { Frame } from "../Sessions.ts"
 import { InstanceLifecycle } from "./Instance/InstanceLifecycle.ts"
 import { LaunchConfiguration } from "./Instance/LaunchConfiguration.ts"
 import { PlatformInstances } from "./Instance/PlatformInstances.ts"
@@ -80,17 +81,17 @@ export class Entity extends SessionCore {
     return this.isRunning && !this.isFollowed && this.state.turns.open.size === 0 && this.isUnusedSince(time)
   }
 
-  protected override onUpdate({ events }: Update): void {
-    for (const event of events) this.onEvent(event)
+  protected override onUpdate({ events }: Update, frames: ReadonlyArray<Frame>): void {
+    for (const [index, event] of events.entries()) this.onEvent(event, frames[index]!.seq)
   }
 
-  private onEvent(event: EventBody): void {
+  private onEvent(event: EventBody, seq: number): void {
     switch (event.type) {
       case "turn_started":
         return GatewayMetrics.turns.started.unsafeUpdate(1, this.shared.tags)
       case "question_requested":
       case "approval_requested":
-        return this.commands.openRequest(event.requestId, event.turnId)
+        return this.commands.openRequest(event.requestId, seq, event.turnId)
       case "question_resolved":
       case "approval_resolved":
         return this.commands.closeRequest(event.requestId)

@@ -90,11 +90,15 @@ const lifecycleCalls = (
         (): Effect.Effect<Session, SessionNotFound> =>
           entity.isDeleted ? new SessionNotFound({ sessionId }) : Effect.succeed(entity.view())
       )
-      if (!events.isShared) return view
+      const waited = caller.awaitsMessages === true ? entity.commands.settled : Effect.void
+      if (!events.isShared) return Effect.zipRight(waited, view)
       // Another node may ask because its client has seen more than is stored.
       const check = Supervision.within(checkTimeout, SessionSubscriptions.findHistory(events, entity))
       return Effect.zipRight(
-        Effect.catchTag(check, "StoreUnavailable", () => Effect.void),
+        Effect.zipRight(
+          waited,
+          Effect.catchTag(check, "StoreUnavailable", () => Effect.void)
+        ),
         view
       )
     }),
@@ -118,7 +122,8 @@ const lifecycleCalls = (
 const turnCalls = (cache: Pick<SessionCache, "use">): Pick<Service, "send" | "interrupt" | "answer"> => ({
   send: (caller, sessionId, content, clientMessageId) =>
     cache.use(caller, sessionId, ({ commands }) => commands.send(caller, content, clientMessageId)),
-  interrupt: (caller, sessionId, turnId) => cache.use(caller, sessionId, ({ commands }) => commands.interrupt(turnId)),
+  interrupt: (caller, sessionId, turnId) =>
+    cache.use(caller, sessionId, ({ commands }) => commands.interrupt(caller, turnId)),
   answer: (caller, sessionId, requestId, answer, clientMessageId) =>
     cache.use(caller, sessionId, ({ commands }) => commands.answer(caller, requestId, answer, clientMessageId))
 })

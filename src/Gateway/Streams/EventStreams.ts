@@ -1,5 +1,5 @@
 /** The event streams of sessions: how they are opened, and ended in time. */
-import { Cause, Effect, type Random, Runtime, Scope } from "effect"
+import { Cause, Deferred, Effect, type Random, Runtime, Scope } from "effect"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Monotonic from "../../base/Time/Monotonic.ts"
 import { type ApiError, ServiceUnavailable } from "../../Http/ApiError.ts"
@@ -17,18 +17,17 @@ export type Time = Pick<Shared, "wallClock" | "random">
 export interface EventStreams {
   /**
    * Subscribes to a session for a client. The stream has to be sent soon, or released. Fails if all connections of the
-   * gateway are in use, and as `beginningOf` does.
+   * gateway are in use, before the session is found, and as `found` and `beginningOf` do.
    */
-  readonly open: (
+  readonly open: <Found extends { readonly sessionId: string }>(
     client: Client,
-    sessionId: string,
+    found: Effect.Effect<Found, ApiError>,
     /** Runs with the scope of the subscription. */
     beginningOf: (
       subscription: Subscription,
-      time: Time
-    ) => Effect.Effect<Omit<Beginning, "subscription">, ApiError, Scope.Scope>,
-    /** Runs with the scope of the subscription. */
-    onSubscribed?: (subscription: Subscription) => Effect.Effect<void, never, Scope.Scope>
+      time: Time,
+      found: Found
+    ) => Effect.Effect<Omit<Beginning, "subscription">, ApiError, Scope.Scope>
   ) => Effect.Effect<EventStream, ApiError>
 }
 
@@ -84,21 +83,33 @@ export const make = (protocol: string): Effect.Effect<EventStreams, never, Clien
     yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(draining.started, drain)))
 
     return {
-      open: (client, sessionId, beginningOf, onSubscribed = () => Effect.void) =>
+      open: (client, found, beginningOf) =>
         Effect.uninterruptibleMask(restore =>
           Effect.gen(function* () {
             if (draining.hasStarted()) return yield* ServiceUnavailable.later("The service is shutting down")
             const slot = clients.takeSlot(client.caller.tenant)
             if (slot instanceof ServiceUnavailable) return yield* slot
+            // Others may need the connection while a message waits for its instance.
+            const reclaimed = yield* Deferred.make<never, ApiError>()
+            const busy = ServiceUnavailable.later("Other clients need the connection")
+            slot.offer({ onReclaim: () => Deferred.unsafeDone(reclaimed, Effect.fail(busy)) })
+            const session = yield* restore(Effect.raceFirst(found, Deferred.await(reclaimed))).pipe(
+              Effect.tap(() => Effect.flatMap(Deferred.isDone(reclaimed), isLost => (isLost ? busy : Effect.void))),
+              Effect.onError(() => Effect.sync(() => slot.release()))
+            )
             const scope = yield* Scope.make()
             const stream = new EventStream(client, slot, scope, shared)
+            slot.offer({ onReclaim: () => stream.end("busy") })
             streams.add(stream)
             occupancy.set(true)
-            const subscribed = clients.sessions.subscribe(client.caller, sessionId, stream.feed).pipe(
-              Effect.tap(onSubscribed),
+            // It may have started in the meantime.
+            if (draining.hasStarted()) stream.endWithin(timing.drain)
+            const subscribed = clients.sessions.subscribe(client.caller, session.sessionId, stream.feed).pipe(
               Effect.mapError(errorOf),
               Effect.flatMap(subscription =>
-                Effect.map(beginningOf(subscription, shared), beginning => stream.begin({ subscription, ...beginning }))
+                Effect.map(beginningOf(subscription, shared, session), beginning =>
+                  stream.begin({ subscription, ...beginning })
+                )
               ),
               Scope.extend(scope)
             )

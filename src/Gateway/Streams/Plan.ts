@@ -1,4 +1,5 @@
 /** What the input of a client of another protocol asks for. Pure. */
+import type { AgentMessage } from "../../Client/Conversation/Conversation.ts"
 import { BadRequest, Conflict } from "../../Http/ApiError.ts"
 import type { ClientRun } from "../Sessions.ts"
 
@@ -11,16 +12,14 @@ export interface Target {
 export interface Reply {
   readonly requestId: string
   readonly answer: unknown
-  /** Makes it idempotent. */
-  readonly clientMessageId: string
+  /** The client's key of it. Without one, the run or the protocol makes it idempotent. */
+  readonly clientMessageId?: string
 }
 
 /** An input that is not carried out. */
 export interface Refusal {
   readonly is: "refused"
   readonly error: BadRequest | Conflict
-  /** Whether the session is about to change so that it may be carried out. */
-  readonly mayPass?: boolean
 }
 
 /** What is to be done before the client gets the target. */
@@ -29,7 +28,9 @@ export type Plan<T extends Target = Target> =
   | {
       readonly is: "send"
       readonly content: string
-      readonly clientMessageId: string
+      /** The client's key of the message, or else that of the protocol: see `Caller`. */
+      readonly clientMessageId?: string
+      readonly key?: string
       readonly run?: ClientRun
       /** Answers that the message may have been: what it is, if it cannot be sent. */
       readonly earlier?: ReadonlyArray<{ readonly reply: Reply; readonly target: T }>
@@ -45,3 +46,8 @@ export const invalid = (error: string): Refusal => ({
 
 /** What the state of the session does not allow. */
 export const conflict = (error: string): Refusal => ({ is: "refused", error: new Conflict({ error }) })
+
+const unsentCodes: ReadonlySet<string | undefined> = new Set(["not_sent", "not_recorded"])
+
+/** Whether the message of a turn has not reached the agent, so that the same message may be sent again. */
+export const isUnsent = ({ error }: Pick<AgentMessage, "error">): boolean => unsentCodes.has(error?.code)

@@ -2,28 +2,25 @@
  * What clients of other protocols do with the sessions that they name: their inputs are carried out, and turns are
  * followed. A protocol adds its plans and its encoding.
  */
-import { type Context, Effect, Fiber, Option, type Scope } from "effect"
-import { MiB } from "../../base/Bytes.ts"
-import { turnOf } from "../../base/Time/PacedWork.ts"
-import type { Conversation } from "../../Client/Conversation/Conversation.ts"
+import { Effect, Fiber, Option, type Scope } from "effect"
+import { type Conversation, ownKey } from "../../Client/Conversation/Conversation.ts"
 import { empty } from "../../Client/Conversation/Fold.ts"
-import { type ApiError, Conflict, NotFound } from "../../Http/ApiError.ts"
+import { type ApiError, Conflict, NotFound, PayloadTooLarge } from "../../Http/ApiError.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import type { Incoming } from "../../Http/Endpoints.ts"
 import * as Reply from "../../Http/Reply.ts"
-import { Clients } from "../Clients.ts"
+import { Clients, type ClientsShape } from "../Clients.ts"
 import { Conversations } from "../Conversations.ts"
-import type { Claim } from "../FairPool.ts"
 import type { AnswerOf } from "../Protocol/Answer.ts"
-import type { Receipt } from "../SessionEvents.ts"
+import type { Session } from "../Protocol/Fields.ts"
+import { frameBytes } from "../Protocol/Limits.ts"
 import { SessionEvents } from "../SessionEvents.ts"
-import { keyOf } from "../Sessions/Session/SessionRecords.ts"
-import type { Caller, Subscriber, Subscription } from "../Sessions.ts"
+import type { Caller, Subscription } from "../Sessions.ts"
 import { callerOf } from "./Caller.ts"
 import { errorOf, type Failed } from "./Errors.ts"
 import type { Encoding } from "./EventStream.ts"
 import * as EventStreams from "./EventStreams.ts"
-import { Kept } from "./Kept.ts"
+import { Histories, type Keeping } from "./Histories.ts"
 import type * as Plan from "./Plan.ts"
 import { Threads } from "./Threads.ts"
 
@@ -33,20 +30,15 @@ export interface Thread {
   readonly agentType: string
 }
 
+type Named = Pick<Thread, "id"> & Partial<Thread>
+
 /** The session of a thread, and what its client gets. */
 export interface Followed<T extends Plan.Target> {
   readonly sessionId: string
   readonly target: T
+  /** Whether the client joins what others have started. */
+  readonly isJoined?: boolean
 }
-
-/** What a stream keeps of a conversation. */
-interface Keeping {
-  /** Its characters at present. */
-  readonly characters: () => number
-}
-
-/** What a stream keeps, as memory of its tenant, and the newest event in it. */
-export type Begun<A> = A & { readonly kept: Kept; readonly after: number }
 
 /** A plan for a client's input. No session has been created for the thread if there is no id. */
 export type Planning<T extends Plan.Target> = (
@@ -54,185 +46,119 @@ export type Planning<T extends Plan.Target> = (
   sessionId: string | undefined
 ) => Effect.Effect<Plan.Plan<T>, Failed>
 
-/** Maximum bytes of a conversation in memory, until its size is known. */
-const conversationBytes = 32 * MiB
-
-/** Maximum number of answers that are looked up. */
-const maxLookups = 32
-
-/** How often a plan that may pass is made again, and at what interval. */
-const looks = 10
-const lookEvery = "100 millis"
-
-const silent: Subscriber = { onFrames: () => {}, onDeleted: () => {}, onLost: () => {} }
-
 const isConflict = (error: Failed): boolean => errorOf(error)._tag === "Conflict"
 
 /** No turn is in progress, or there is no session. */
 const isOver = (error: Failed): boolean => isConflict(error) || errorOf(error) instanceof NotFound
 
-/** The conversations of sessions, and the answers that persons gave. */
-class Histories {
-  constructor(
-    readonly clients: Context.Tag.Service<Clients>,
-    private readonly conversations: Context.Tag.Service<Conversations>,
-    private readonly events: Context.Tag.Service<SessionEvents>
-  ) {}
+/** The session of a thread, whose agent has the type that the client names, if it names one. */
+const ofAgent = ({ agentType, id }: Session, thread: Named): Effect.Effect<string, Conflict> =>
+  thread.agentType === undefined || agentType === thread.agentType
+    ? Effect.succeed(id)
+    : new Conflict({ error: `The session ${JSON.stringify(thread.id)} is with an agent of another type` })
 
-  private parse(subscription: Subscription, claim: Claim): Effect.Effect<Conversation, Failed> {
-    return Effect.gen(this, function* () {
-      const { text } = yield* this.conversations.read(subscription)
-      if (!claim.resize(2 * text.length)) return yield* Effect.fail(this.clients.files.refusal())
-      yield* turnOf(text.length)
-      return JSON.parse(text) as Conversation
-    })
-  }
+/** Bytes of a frame to the instance in addition to what it says: its type and the id of its turn or its request. */
+const envelopeBytes = 1024
 
-  /** Works with the conversation of a subscription, which takes memory of its tenant in the meantime. */
-  use<A, R>(
-    subscription: Subscription,
-    work: (conversation: Conversation) => Effect.Effect<A, Failed, R>
-  ): Effect.Effect<A, Failed, R> {
-    return this.clients.files.use(subscription.session.tenant, conversationBytes, claim =>
-      Effect.flatMap(this.parse(subscription, claim), work)
-    )
-  }
-
-  /** Works with the conversation of a thread, whose agent has the type that the client names. */
-  readonly read = <A>(
-    caller: Caller,
-    { agentType, id }: Thread,
-    sessionId: string,
-    work: (conversation: Conversation) => Effect.Effect<A, Failed>
-  ): Effect.Effect<A, Failed> =>
-    Effect.gen(this, function* () {
-      const subscription = yield* this.clients.sessions.subscribe(caller, sessionId, silent)
-      if (subscription.session.agentType !== agentType) {
-        return yield* new Conflict({ error: `The session ${JSON.stringify(id)} is with an agent of another type` })
-      }
-      return yield* this.use(subscription, work)
-    }).pipe(Effect.scoped)
-
-  /** The conversation of a subscription again. */
-  readonly reread = (subscription: Subscription): Effect.Effect<Conversation, Failed> =>
-    this.use(subscription, Effect.succeed)
-
-  /** Begins to follow a conversation. What is kept of it takes memory of its tenant until the scope closes. */
-  readonly begin = <A extends Keeping>(
-    subscription: Subscription,
-    make: (conversation: Conversation) => Effect.Effect<A, Failed>
-  ): Effect.Effect<Begun<A>, Failed, Scope.Scope> =>
-    this.use(subscription, conversation =>
-      Effect.gen(this, function* () {
-        // It is changed by what follows.
-        const after = conversation.seq
-        const made = yield* make(conversation)
-        const { kept: pool } = this.clients
-        const kept = yield* Effect.acquireRelease(
-          Effect.sync(() => Kept.take(pool, subscription.session.tenant, made.characters)),
-          kept => Effect.sync(() => kept?.release())
-        )
-        return kept === undefined ? yield* Effect.fail(pool.refusal()) : { ...made, kept, after }
-      })
-    )
-
-  /** The receipt of a run or of an answer. */
-  readonly receipt = ({ tenant }: Pick<Caller, "tenant">, sessionId: string, id: string) =>
-    Effect.map(this.events.receipt(keyOf(tenant, sessionId), id), (found): Receipt | undefined =>
-      Option.getOrUndefined(found)
-    )
-
-  /** The keys under which answers were given, although the agent may not have confirmed them. The newest are looked up. */
-  readonly given = (caller: Pick<Caller, "tenant">, sessionId: string, keys: ReadonlyArray<string>) =>
-    Effect.map(
-      Effect.filter(keys.slice(-maxLookups), key =>
-        Effect.map(this.receipt(caller, sessionId, key), found => found !== undefined)
-      ),
-      (found): ReadonlySet<string> => new Set(found)
-    )
-}
+/** Fails for what is refused, and for what is larger than a request of the other protocols. */
+const admitted = <T extends Plan.Target>(plan: Plan.Plan<T>): Effect.Effect<Plan.Plan<T>, Failed> =>
+  Effect.suspend((): Effect.Effect<Plan.Plan<T>, Failed> => {
+    if (plan.is === "refused") return Effect.fail(plan.error)
+    if (plan.is === "attach") return Effect.succeed(plan)
+    const { input } = plan.run ?? {}
+    const said = plan.is === "send" ? [plan.content] : plan.replies.map(({ answer }) => answer)
+    const limit = frameBytes - envelopeBytes
+    const bytes = Math.max(...said.map(content => Buffer.byteLength(JSON.stringify([content, input]))))
+    return bytes <= limit
+      ? Effect.succeed(plan)
+      : new PayloadTooLarge({ error: `The message and its input have ${bytes} bytes as JSON; the limit is ${limit}` })
+  })
 
 /** What clients of a protocol do. */
-export class Turns extends Histories {
+export class Turns {
   constructor(
     /** The name of the protocol in metrics. */
     private readonly protocol: string,
-    private readonly threads: Context.Tag.Service<Threads>,
+    readonly clients: ClientsShape,
+    readonly histories: Histories,
+    private readonly threads: Threads["Type"],
     private readonly streams: EventStreams.EventStreams,
-    private readonly scope: Scope.Scope,
-    ...histories: ConstructorParameters<typeof Histories>
-  ) {
-    super(...histories)
-  }
+    private readonly scope: Scope.Scope
+  ) {}
 
-  /** The session of a thread, if it was used before. */
-  find(caller: Caller, { id }: Pick<Thread, "id">): Effect.Effect<Option.Option<string>, Failed> {
-    return Effect.map(
-      this.threads.find(caller, id),
-      Option.map(session => session.id)
-    )
+  /** The session of a thread, if it was used before. Waits until messages that are on their way are recorded. */
+  find(caller: Caller, thread: Thread): Effect.Effect<Option.Option<string>, Failed> {
+    return this.found({ ...caller, awaitsMessages: true }, thread)
   }
 
   /** Carries out an input. It continues without its client, which may have disconnected because a page was loaded again. */
   submit<T extends Plan.Target>(caller: Caller, thread: Thread, plan: Planning<T>): Effect.Effect<Followed<T>, Failed> {
     return Effect.gen(this, function* () {
       const found = yield* this.find(caller, thread)
-      if (Option.isNone(found)) {
-        // Nothing is created for what is refused.
-        const first = yield* plan(empty(""), undefined)
-        if (first.is === "refused") return yield* Effect.fail(first.error)
-      }
+      // Nothing is created for what is refused.
+      if (Option.isNone(found)) yield* Effect.flatMap(plan(empty(""), undefined), admitted)
       const sessionId = Option.isSome(found)
         ? found.value
-        : (yield* this.threads.open(caller, thread.id, thread.agentType)).id
-      const made = yield* this.planned(caller, thread, sessionId, plan)
-      return { sessionId, target: yield* this.carryOut(caller, sessionId, made) }
+        : yield* Effect.flatMap(this.threads.open(caller, thread.id, thread.agentType), opened =>
+            ofAgent(opened, thread)
+          )
+      const planned = this.histories.read(caller, sessionId, conversation => plan(conversation, sessionId))
+      const made = yield* Effect.flatMap(planned, admitted)
+      return { sessionId, target: yield* this.carryOut(caller, sessionId, made), isJoined: made.is === "attach" }
     }).pipe(Effect.forkIn(this.scope), Effect.flatMap(Fiber.join))
   }
 
-  /** Interrupts a turn, by default the one in progress, if it has not ended. */
-  interrupt(caller: Caller, sessionId: string, turnId?: string): Effect.Effect<void, Failed> {
-    const { clients, protocol: id } = this
-    const ofTurn = turnId === undefined ? {} : { turnId }
-    return clients.execute(caller, { type: "interrupt_turn", id, sessionId, ...ofTurn }).pipe(
-      Effect.asVoid,
-      Effect.catchIf(isOver, () => Effect.void)
-    )
+  /**
+   * Interrupts a turn of a thread: by default that of the caller's run, or the one in progress, also before it is recorded.
+   * Returns its session, and whether there was such a turn; none if the thread was not used before.
+   */
+  stop(
+    caller: Caller,
+    thread: Named,
+    turnId?: string
+  ): Effect.Effect<Option.Option<readonly [sessionId: string, isStopped: boolean]>, Failed> {
+    return Effect.gen(this, function* () {
+      const found = yield* this.found(caller, thread)
+      if (Option.isNone(found)) return Option.none()
+      const [sessionId, ofTurn] = [found.value, turnId === undefined ? {} : { turnId }]
+      const stopped = this.clients.execute(caller, { type: "interrupt_turn", id: this.protocol, sessionId, ...ofTurn })
+      return Option.some([sessionId, yield* unlessOver(stopped)] as const)
+    })
   }
 
-  /** Answers with the event stream of a turn. */
-  stream(
+  /**
+   * Answers with the event stream of a turn. Its connection is reserved before the turn is found or begun, so that nothing
+   * runs for a client that is refused.
+   */
+  stream<T extends Plan.Target>(
     incoming: Incoming,
-    sessionId: string,
+    followed: Effect.Effect<Followed<T>, Failed>,
     headers: Readonly<Record<string, string>>,
     make: (
+      followed: Followed<T>,
       conversation: Conversation,
       subscription: Subscription
     ) => Effect.Effect<Keeping & { readonly encoding: Encoding }, Failed>
   ): Effect.Effect<Reply.Reply, ApiError> {
     const client = { caller: callerOf(incoming), expiresAt: incoming.identity?.expiresAt }
-    const opened = this.streams.open(client, sessionId, subscription =>
-      this.begin(subscription, conversation => make(conversation, subscription)).pipe(
-        Effect.map(begun => ({ ...begun, maySkip: false })),
-        Effect.mapError(errorOf)
-      )
+    const opened = this.streams.open(client, Effect.mapError(followed, errorOf), (subscription, _time, found) =>
+      this.histories
+        .begin(subscription, conversation => make(found, conversation, subscription))
+        .pipe(
+          Effect.map(begun => ({ ...begun, maySkip: false })),
+          Effect.mapError(errorOf)
+        )
     )
     return Effect.map(opened, stream => Reply.written("text/event-stream", stream, headers, stream.release))
   }
 
-  private planned<T extends Plan.Target>(
-    caller: Caller,
-    thread: Thread,
-    sessionId: string,
-    plan: Planning<T>,
-    left = looks
-  ): Effect.Effect<Plan.Plan<T>, Failed> {
+  private found(caller: Caller, thread: Named): Effect.Effect<Option.Option<string>, Failed> {
     return Effect.flatMap(
-      this.read(caller, thread, sessionId, conversation => plan(conversation, sessionId)),
-      made =>
-        made.is === "refused" && made.mayPass === true && left > 0
-          ? Effect.delay(this.planned(caller, thread, sessionId, plan, left - 1), lookEvery)
-          : Effect.succeed(made)
+      this.threads.find(caller, thread.id),
+      Option.match({
+        onNone: () => Effect.succeedNone,
+        onSome: session => Effect.asSome(ofAgent(session, thread))
+      })
     )
   }
 
@@ -245,42 +171,37 @@ export class Turns extends Histories {
     sessionId: string,
     plan: Plan.Plan<T>
   ): Effect.Effect<T, Failed> {
-    switch (plan.is) {
-      case "refused":
-        return Effect.fail(plan.error)
-      case "attach":
-        return Effect.succeed(plan.target)
-      case "answer": {
-        const { replies, run, target } = plan
-        const as = run === undefined ? caller : { ...caller, run }
-        return Effect.as(
-          Effect.forEach(replies, reply => this.answer(as, sessionId, reply)),
-          target
-        )
-      }
-      case "send": {
-        const { clientMessageId, content, earlier = [], run } = plan
-        const as = run === undefined ? caller : { ...caller, run }
-        const answered = Effect.findFirst(earlier, ({ reply }) =>
-          this.answer(caller, sessionId, reply).pipe(
-            Effect.as(true),
-            Effect.catchIf(isOver, () => Effect.succeed(false))
-          )
-        )
-        const request = { type: "send_message", id: this.protocol, sessionId, content, clientMessageId } as const
-        return this.clients.execute(as, request).pipe(
-          Effect.map(accepted => ({ turnId: (accepted as AnswerOf<"accepted">).turnId ?? "" }) as T),
-          Effect.catchIf(isConflict, error =>
-            Effect.flatMap(
-              answered,
-              Option.match({ onNone: () => Effect.fail(error), onSome: ({ target }) => Effect.succeed(target) })
-            )
-          )
-        )
-      }
+    if (plan.is === "refused") return Effect.fail(plan.error)
+    if (plan.is === "attach") return Effect.succeed(plan.target)
+    const { run } = plan
+    // Without a run, the same answer again is that of any client of this protocol.
+    const as = run === undefined ? { ...caller, key: ownKey(this.protocol) } : { ...caller, run }
+    if (plan.is === "answer") {
+      const answered = Effect.forEach(plan.replies, reply => this.answer(as, sessionId, reply))
+      return Effect.as(answered, plan.target)
     }
+    const { clientMessageId, content, earlier = [], key } = plan
+    const answered = Effect.findFirst(earlier, ({ reply }) => unlessOver(this.answer(caller, sessionId, reply)))
+    const named = clientMessageId === undefined ? {} : { clientMessageId }
+    const request = { type: "send_message", id: this.protocol, sessionId, content, ...named } as const
+    return this.clients.execute({ ...caller, ...(run && { run }), ...(key && { key }) }, request).pipe(
+      Effect.map(accepted => ({ turnId: (accepted as AnswerOf<"accepted">).turnId ?? "" }) as T),
+      Effect.catchIf(isConflict, error =>
+        Effect.flatMap(
+          answered,
+          Option.match({ onNone: () => Effect.fail(error), onSome: ({ target }) => Effect.succeed(target) })
+        )
+      )
+    )
   }
 }
+
+/** Whether something was done: false if its turn has ended, or its session is deleted. */
+const unlessOver = (done: Effect.Effect<unknown, Failed>): Effect.Effect<boolean, Failed> =>
+  done.pipe(
+    Effect.as(true),
+    Effect.catchIf(isOver, () => Effect.succeed(false))
+  )
 
 /** What it needs. */
 export type Needed = Clients | Conversations | DrainingSignal | SessionEvents | Threads
@@ -288,9 +209,10 @@ export type Needed = Clients | Conversations | DrainingSignal | SessionEvents | 
 /** Carries out what clients of a protocol ask for, until the scope closes. `protocol` names it in metrics. */
 export const make = (protocol: string): Effect.Effect<Turns, never, Needed | Scope.Scope> =>
   Effect.gen(function* () {
-    const [clients, conversations, events] = [yield* Clients, yield* Conversations, yield* SessionEvents]
-    const [streams, scope] = [yield* EventStreams.make(protocol), yield* Effect.scope]
-    return new Turns(protocol, yield* Threads, streams, scope, clients, conversations, events)
+    const clients = yield* Clients
+    const histories = new Histories(clients, yield* Conversations, yield* SessionEvents)
+    const streams = yield* EventStreams.make(protocol)
+    return new Turns(protocol, clients, histories, yield* Threads, streams, yield* Effect.scope)
   })
 
 export type { Failed }

@@ -1,7 +1,7 @@
 /** What the official client makes of the events for it, compared with the projection. */
 import { HttpAgent, type Message } from "@ag-ui/client"
 import * as Messages from "../../../src/AgUi/Messages.ts"
-import { type AgUiEvent, encode } from "../../../src/AgUi/Protocol.ts"
+import { type AgUiEvent, type ClientMessage, encode } from "../../../src/AgUi/Protocol.ts"
 import type { Conversation } from "../../../src/Client/Conversation/Conversation.ts"
 import * as Fold from "../../../src/Client/Conversation/Fold.ts"
 import type { SessionEvent } from "../../../src/Client/SessionModel.ts"
@@ -22,9 +22,10 @@ export const foldOf = (events: ReadonlyArray<SessionEvent>): Conversation => {
 export const follow = (
   before: ReadonlyArray<SessionEvent>,
   after: ReadonlyArray<SessionEvent>,
-  client: ReadonlyArray<Messages.ClientMessage>
+  client: ReadonlyArray<ClientMessage>,
+  hasState = true
 ): ReadonlyArray<AgUiEvent> => {
-  const { events, translation } = Runs.join(run, foldOf(before), client)
+  const { events, translation } = Runs.join(run, foldOf(before), client, hasState)
   const following = after.flatMap(event => translation.add(event))
   const end = translation.end()
   const corrected = translation.needsSnapshot ? Runs.correction(foldOf([...before, ...after])) : []
@@ -33,13 +34,13 @@ export const follow = (
 
 /** An unmodified client whose requests are answered with the given events. */
 export const makeClient = (messages: ReadonlyArray<Message> = []) => {
-  let answer: (client: ReadonlyArray<Messages.ClientMessage>) => ReadonlyArray<AgUiEvent> = () => []
+  let answer: (client: ReadonlyArray<ClientMessage>) => ReadonlyArray<AgUiEvent> = () => []
   const agent = new HttpAgent({
     url: "http://causeway.example",
     threadId: run.threadId,
     initialMessages: [...messages],
     fetch: async (_, init) => {
-      const input = JSON.parse(String(init.body)) as { readonly messages: ReadonlyArray<Messages.ClientMessage> }
+      const input = JSON.parse(String(init.body)) as { readonly messages: ReadonlyArray<ClientMessage> }
       const body = answer(input.messages).map(encode).join("")
       return new Response(body, { headers: { "content-type": "text/event-stream" } })
     }

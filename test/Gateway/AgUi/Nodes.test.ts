@@ -4,6 +4,7 @@ import { Effect, Fiber } from "effect"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import * as Environment from "../../service/Environment.ts"
 import * as Gateways from "../../service/Gateways.ts"
+import { ask, post } from "../HttpSessions/Fixture.ts"
 import { token } from "../survival/Token.ts"
 import { clientOf, textsOf } from "./Fixture.ts"
 
@@ -51,6 +52,37 @@ layer(Environment.layer, { excludeTestServices: true })(
         for (const fiber of [hanging, joined]) {
           expect((yield* Fiber.join(fiber)).last).toMatchObject({ outcome: { type: "cancelled" } })
         }
+      })
+    )
+
+    it.scoped("know of messages on their way, and take one answer of two, at whichever node", () =>
+      Effect.gen(function* () {
+        const { serve, simulator } = yield* Gateways.make({ isLinked: true, env: { SESSION_LEASE: "1 minute" } })
+        const [one, other] = yield* Effect.all([serve, serve], { concurrency: 2 })
+        const headers = { authorization: `Bearer ${yield* token("acme")}` }
+        const [here, there] = [one, other].map(({ url }) => clientOf(`${url}/api/v1/ag-ui/echo`, { headers }))
+        yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 3000 } })
+        const running = yield* Effect.fork(here!.say("/approve", "run-1", "m-1"))
+        const sessions = Effect.map(ask(`${other.url}/api/v1/sessions`, { headers }), ({ json }) => json.sessions)
+        yield* Effect.repeat(sessions, { until: ([session]) => session?.state === "activating" })
+        const joined = yield* there!.run({ runId: "run-1" })
+        assert.isUndefined(joined.failure)
+        expect(joined.last).toMatchObject({ outcome: { type: "interrupt" } })
+        yield* Fiber.join(running)
+        const [interrupt] = there!.interrupts()
+        const answers = [one, other].map(({ url }, index) => {
+          const payload = { approved: index === 0 }
+          const resume = [{ interruptId: interrupt!.id, status: "resolved", payload }]
+          const run = { threadId: "thread-1", runId: `run-${2 + index}`, messages: [], resume }
+          return post(`${url}/api/v1/ag-ui/echo`, run, headers)
+        })
+        const answered = yield* Effect.all(answers, { concurrency: 2 })
+        assert.deepStrictEqual(answered.map(({ status }) => status).sort(), [200, 409])
+        const [session] = yield* sessions
+        const { events } = yield* ask(`${other.url}/api/v1/sessions/${session!.id}/events`, { headers })
+        expect(events.filter(({ type }) => type === "approval_resolved")).toMatchObject([
+          { approved: answered[0]!.status === 200 }
+        ])
       })
     )
   }

@@ -91,11 +91,11 @@ describe("The plan of a run", () => {
     { type: "question_requested", ...turn, requestId: "q", question: "Tea?" },
     { type: "approval_requested", ...turn, requestId: "a", action: "write", description: "x" }
   )
-  const keys = (conversation: Conversation, ...requestIds: ReadonlyArray<string>): ReadonlySet<string> =>
+  const seqs = (conversation: Conversation, ...requestIds: ReadonlyArray<string>): ReadonlySet<number> =>
     new Set(
       waitingIn(conversation)
         .filter(({ requestId }) => requestIds.includes(requestId))
-        .map(request => Runs.answerKey(conversation, request))
+        .map(({ seq }) => seq)
     )
   const resolved = (interruptId: string, payload: unknown = true) =>
     ({ interruptId, status: "resolved", payload }) as const
@@ -115,12 +115,12 @@ describe("The plan of a run", () => {
     // The client may not know of the second one.
     assert.strictEqual(plan(asked, { resume: [resolved("q")] }).is, "answer")
     assert.strictEqual(plan(asked, { resume: [resolved("a")] }).is, "conflict")
-    assert.strictEqual(plan(asked, { resume: [resolved("a")] }, { answered: keys(asked, "q") }).is, "answer")
+    assert.strictEqual(plan(asked, { resume: [resolved("a")] }, { answered: seqs(asked, "q") }).is, "answer")
     assert.strictEqual(plan(asked, { resume: [resolved("a"), resolved("a")] }).is, "invalid")
     assert.strictEqual(plan(asked, { resume: [resolved("z")] }).is, "conflict")
     assert.strictEqual(plan(asked, { resume: [resolved("a")], messages: [user("m2")] }).is, "invalid")
     assert.strictEqual(plan(asked, { messages: [user("m2")] }).is, "conflict")
-    assert.strictEqual(plan(asked, { messages: [user("m2")] }, { answered: keys(asked, "q", "a") }).is, "send")
+    assert.strictEqual(plan(asked, { messages: [user("m2")] }, { answered: seqs(asked, "q", "a") }).is, "send")
   })
 
   it("is the turn of a known run, which has one content", () => {
@@ -133,7 +133,7 @@ describe("The plan of a run", () => {
     assert.strictEqual(plan(answered, { messages: [user("m2")] }, { run: known }).is, "conflict")
     assert.strictEqual(plan(asked, { resume: [resolved("q")] }, { run: known }).is, "conflict")
     // Its message was not recorded before a crash.
-    expect(plan(conversationOf(), {}, { run: known })).toMatchObject({ is: "invalid", mayPass: true })
+    expect(plan(conversationOf(), {}, { run: known })).toMatchObject({ is: "invalid" })
     assert.strictEqual(plan(conversationOf(), { messages: [user("m1")] }, { run: known }).is, "send")
   })
 
@@ -147,7 +147,7 @@ describe("The plan of a run", () => {
     const result = { id: "r1", role: "tool", toolCallId: "c", content: "red" } as const
     const sent = plan(conversation, { messages: [user("m1"), result] })
     assert.isTrue(sent.is === "send")
-    const { clientMessageId: key, content } = sent.is === "send" ? sent : { clientMessageId: "", content: "" }
+    const { content, key = "" } = sent.is === "send" ? sent : { content: "" }
     assert.deepStrictEqual(JSON.parse(content), [{ id: "r1", toolCallId: "c", content: "red" }])
     const after = conversationOf(...called, {
       ...{ type: "turn_started", turnId: "t2", content, clientMessageId: key }
@@ -156,6 +156,8 @@ describe("The plan of a run", () => {
     assert.strictEqual(plan(after, { messages: [user("m1"), result] }).is, "invalid")
     assert.strictEqual(plan(after, { messages: [{ ...result, id: "r2" }] }).is, "conflict")
     assert.strictEqual(plan(conversation, { messages: [{ ...result, toolCallId: "d" }] }).is, "invalid")
+    const failed = plan(conversation, { messages: [{ ...result, error: "no paint" }] })
+    expect(JSON.parse(failed.is === "send" ? failed.content : "")).toMatchObject([{ id: "r1", error: "no paint" }])
   })
 
   it("has what the agent gets in addition to a message", () => {
@@ -165,11 +167,14 @@ describe("The plan of a run", () => {
       inputOf({ ...run, messages: [system, user("m")], tools: [{ name: "t" }], context: [], state: { a: 1 } }),
       { tools: [{ name: "t" }], state: { a: 1 }, messages: [system] }
     )
+    expect(plan(conversationOf(), { messages: [{ ...user("m"), name: "anna" }] })).toMatchObject({
+      run: { input: { name: "anna" } }
+    })
   })
 })
 
 describe("The end of a run", () => {
-  const endOf = (conversation: Conversation, done?: ReadonlySet<string>) =>
+  const endOf = (conversation: Conversation, done?: ReadonlySet<number>) =>
     Runs.endOf(run, conversation, new Messages.Names(conversation.epoch), "t1", done)
 
   it("has the reason of each interrupt, and the call that it is about", () => {
@@ -192,7 +197,7 @@ describe("The end of a run", () => {
         ]
       }
     })
-    const done = new Set(waitingIn(conversation).map(request => Runs.answerKey(conversation, request)))
+    const done = new Set(waitingIn(conversation).map(({ seq }) => seq))
     assert.isUndefined(endOf(conversation, done))
     // The agent asks again with the same id.
     const again = structuredClone(conversation)
@@ -200,6 +205,20 @@ describe("The end of a run", () => {
     const asked = { type: "question_requested", ...turn, requestId: "q", question: "Sure?" } as const
     for (const event of numbered([asked], again.seq)) Fold.add(fold, event)
     expect(endOf(fold.conversation, done)).toMatchObject({ outcome: { interrupts: [{ id: "q", message: "Sure?" }] } })
+  })
+
+  it("may be run again only where its message has not reached the agent", () => {
+    for (const [code, isRetryable] of [
+      ["not_sent", true],
+      ["not_recorded", true],
+      ["gateway_restarted", false]
+    ] as const) {
+      const failed: EventBody = { type: "turn_errored", ...turn, code, message: "x", retryable: true }
+      expect(endOf(conversationOf(started, failed))).toMatchObject({
+        type: "RUN_ERROR",
+        metadata: { "causeway.retryable": isRetryable }
+      })
+    }
   })
 
   it("has the usage of the turn", () => {

@@ -92,6 +92,20 @@ describe("Translation", () => {
     ]
   }
 
+  it("changes no state that the client does not have", () => {
+    const [before, delta, ...after] = numbered([
+      { type: "state_snapshot", ...one, state: { a: 1 } },
+      { type: "state_delta", ...one, patch: [{ op: "replace", path: "/a", value: 2 }] },
+      { type: "state_snapshot", ...one, state: { a: 3 } },
+      { type: "state_delta", ...one, patch: [{ op: "remove", path: "/a" }] }
+    ])
+    const joined = follow([before!], [delta!, ...after], [], false).filter(({ type }) => /STATE_|CUSTOM/.test(type))
+    assert.deepStrictEqual(
+      joined.map(({ type }) => type),
+      ["CUSTOM", "STATE_SNAPSHOT", "STATE_DELTA"]
+    )
+  })
+
   it.each(Object.entries(difficult))("gives the client the projection, with %s", async (_, bodies) => {
     const events = numbered(bodies)
     for (let cut = 0; cut <= events.length; cut++) {

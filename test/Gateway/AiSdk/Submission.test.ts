@@ -101,8 +101,8 @@ describe("the last message of the agent", () => {
     expect(planOf(conversation, decided("t1", ...approvals))).toMatchObject({
       is: "answer",
       replies: [
-        { requestId: "a", answer: true, clientMessageId: "approval-4" },
-        { requestId: "b", answer: { approved: false, reason: "no" }, clientMessageId: "approval-5" }
+        { requestId: "a", answer: true },
+        { requestId: "b", answer: { approved: false, reason: "no" } }
       ],
       target: { turnId: "t1", client: [{}, {}, {}, {}] }
     })

@@ -21,10 +21,16 @@ import {
   typesOf
 } from "../Fixture.ts"
 
-/** A store whose events cannot be appended while they are unavailable. */
-const unsteady = (away: { is: boolean }) =>
+/** A store whose events cannot be appended while they are unavailable, perhaps from the resolution of a question on. */
+const unsteady = (away: { is: boolean; fromResolution?: boolean }) =>
   storedWith(({ append }) => ({
-    append: request => Effect.suspend(() => (away.is ? new StoreUnavailable({ reason: "away" }) : append(request)))
+    append: request =>
+      Effect.suspend(() => {
+        if (away.fromResolution === true && request.texts.some(text => text.includes("question_resolved"))) {
+          away.is = true
+        }
+        return away.is ? new StoreUnavailable({ reason: "away" }) : append(request)
+      })
   }))
 
 describe("Sessions", () => {
@@ -123,12 +129,13 @@ describe("Sessions", () => {
     const seen = listener.events.length
     expect(yield* Effect.flip(sessions.send(alice, id, "no"))).toMatchObject({ _tag: "StoreUnavailable" })
     expect(yield* Effect.flip(sessions.stop(alice, id))).toMatchObject({ _tag: "StoreUnavailable" })
+    Object.assign(away, { is: false, fromResolution: true })
     if (asked.type === "question_requested") yield* sessions.answer(alice, id, asked.requestId, "red")
     const { instances } = yield* simulator.awaitState(({ frames }) => frames.answer === 1)
     yield* simulator.awaitState(({ instances: [instance] }) => instance!.events > instances[0]!.events + 3)
     yield* breathe
     expect(listener.events).toHaveLength(seen)
-    away.is = false
+    Object.assign(away, { is: false, fromResolution: false })
     yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
     isDense(listener.events.map(({ seq }) => seq))
     expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_completed"] })

@@ -60,6 +60,8 @@ describe.each(Object.entries(kinds))("%s", (_, { ends, follow, hasStarted, proto
       const second = yield* follow(gateway, "b", "2", "/hang", evil)
       yield* second.until(hasStarted)
       assert.strictEqual(yield* Effect.flip(follow(gateway, "c", "3", "/hang", evil)), 503)
+      // Nothing runs for it.
+      assert.lengthOf((yield* ask(gateway.base, { headers: evil })).json.sessions, 2)
       const mine = yield* follow(gateway, "a", "1", "/hang", acme)
       yield* mine.until(hasStarted)
       assert.strictEqual(yield* second.end, ends.busy)

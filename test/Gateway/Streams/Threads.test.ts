@@ -1,5 +1,6 @@
 /** The sessions of names: of unknown agents, of deleted sessions, and of creations that were cut short. */
 import { assert, describe, expect } from "@effect/vitest"
+import { Effect } from "effect"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { storedWith } from "../Fixture.ts"
 import { ask, post } from "../HttpSessions/Fixture.ts"
@@ -57,9 +58,7 @@ describe("A name", () => {
     () => ({}),
     store => ({
       commit: request =>
-        request.operations.some(
-          operation => "value" in operation && /"isCreated":true/.test(String(operation.value))
-        ) && failures-- > 0
+        request.operations.some(({ namespace }) => namespace.endsWith("/threads")) && failures-- > 0
           ? new StoreUnavailable({ reason: "the disk is full" })
           : store.commit(request)
     })
@@ -69,18 +68,42 @@ describe("A name", () => {
     const { agUi, base, chats } = gateway
     failures = 1
     assert.strictEqual((yield* post(`${agUi}/echo`, run("m"))).status, 503)
-    const { sessions } = (yield* ask(base)).json
-    assert.lengthOf(sessions, 1)
-    // Nothing has run in it yet.
+    // Nothing has run in it.
     assert.strictEqual((yield* ask(`${chats}/c/stream`)).status, 204)
     assert.strictEqual((yield* post(`${agUi}/echo`, run("m"))).status, 200)
-    assert.lengthOf((yield* ask(base)).json.sessions, 1)
-    assert.strictEqual((yield* ask(`${base}/${sessions[0]!.id}`, { method: "DELETE" })).status, 204)
-    for (const answered of [yield* post(`${agUi}/echo`, run("n")), yield* post(chats, submission("n"))]) {
-      expect([answered.status, answered.json.error]).toEqual([404, 'There is no session "c"'])
+    const { sessions } = (yield* ask(base)).json
+    const ids = [sessions[0]!.id, "c"]
+    assert.strictEqual((yield* ask(`${base}/${ids[0]}`, { method: "DELETE" })).status, 204)
+    for (const [index, name] of ids.entries()) {
+      for (const answered of [
+        yield* post(`${agUi}/echo`, { ...run("n"), threadId: name }),
+        yield* post(chats, { ...submission("n"), id: name }),
+        yield* ask(`${chats}/${name}/messages`)
+      ]) {
+        expect([answered.status, answered.json.error], `${index}`).toEqual([404, `There is no session "${name}"`])
+      }
     }
     const one = yield* kinds["the AI SDK over a WebSocket"]!.follow(gateway, "c", "o", "hi")
     assert.strictEqual(yield* one.end, 'There is no session "c"')
-    assert.lengthOf((yield* ask(base)).json.sessions, 0)
+  })
+
+  live("that is first used by many requests at once has one session", function* ({ agUi, base }) {
+    const all = yield* Effect.all(
+      Array.from({ length: 8 }, () => post(`${agUi}/echo`, run("m"))),
+      {
+        concurrency: "unbounded"
+      }
+    )
+    assert.deepStrictEqual(
+      all.map(({ status }) => status),
+      all.map(() => 200)
+    )
+    const { sessions } = (yield* ask(base)).json
+    assert.lengthOf(sessions, 1)
+    const { events } = yield* ask(`${base}/${sessions[0]!.id}/events`)
+    assert.lengthOf(
+      events.filter(({ type }) => type === "turn_started"),
+      1
+    )
   })
 })

@@ -73,7 +73,7 @@ describe("the history", () => {
     const results = JSON.stringify([{ id: "r1", toolCallId: "c1", content: "done" }])
     const conversation = of(user("t1", "hi"), agent("t1", [tool("c1"), tool("c2")]), {
       ...user("t2", results),
-      clientMessageId: "ag-ui results x"
+      clientMessageId: "causeway:results x"
     } as Message)
     expect(messagesFor(conversation, turn("t2"), all)).toEqual([
       { id: "t1", role: "user", content: "hi" },

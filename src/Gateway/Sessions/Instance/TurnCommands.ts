@@ -5,17 +5,14 @@
  * is sent twice.
  */
 
-import { createHash } from "node:crypto"
-import { Deferred, Duration, Effect, Either, Exit, FiberId, Option } from "effect"
-import type { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
+import { Deferred, Duration, Effect, Either, FiberId } from "effect"
 import { AgentPlatformConnectionError } from "../../../Upstream/AgentPlatform.ts"
 import type { TurnEnd } from "../../Protocol/Event.ts"
-import type { Receipt } from "../../SessionEvents.ts"
 import {
   type ActivationError,
+  answerReceipt,
   type Caller,
   type ClientRun,
-  runReceipt,
   SessionConflict,
   SessionNotActive,
   SessionsBusy
@@ -24,162 +21,9 @@ import type { SessionCore } from "../Session/SessionCore.ts"
 import { randomId } from "../Session/SessionRecords.ts"
 import * as State from "../Session/SessionState.ts"
 import { openTurns, sendTimeout } from "../Settings.ts"
+import { CommandQueue, digestOf, type OnceId, onceIdOf, type StoreError } from "./CommandQueue.ts"
 import type { InstanceLifecycle } from "./InstanceLifecycle.ts"
 import type { InstanceLink } from "./InstanceLink.ts"
-
-/** Failures of the store, after which the command may be tried again. */
-type StoreError = StoreBusy | StoreUnavailable
-
-/** A command that is carried out in order. */
-interface Command<Prepared, Result, E> {
-  /** Runs concurrently with the `prepare` of other commands. */
-  readonly prepare: Effect.Effect<Prepared, E>
-  /** Waits for `before`, which ends after all earlier commands, and fails while one of them is blocked. */
-  readonly wait: (prepared: Prepared, before: Effect.Effect<void, StoreError>) => Effect.Effect<void, E>
-  /**
-   * Carries out the command and completes `done`; it may continue after that. After its start, an interruption of the
-   * caller does not interrupt it. `block` fails the waiting commands until it has ended, and must not be called later.
-   */
-  readonly run: (
-    prepared: Prepared,
-    done: Deferred.Deferred<Result, E>,
-    block: (reason: StoreError) => void
-  ) => Effect.Effect<void, E>
-}
-
-/** The id of a command that is carried out once, with a digest of its content. Absent: carried out each time. */
-type OnceId = { readonly id: string; readonly digest: string } | undefined
-
-/** The client's own id of a command, or else the id of a call that may be repeated. */
-const onceIdOf = (
-  clientMessageId: string | undefined,
-  { commandId }: Pick<Caller, "commandId">,
-  ...content: ReadonlyArray<unknown>
-): OnceId => {
-  const id = clientMessageId ?? commandId
-  return id === undefined
-    ? undefined
-    : { id, digest: createHash("sha256").update(JSON.stringify(content)).digest("base64url") }
-}
-
-const unanswered = new Error("A command ended without an answer")
-
-/** A command with an id is carried out once: its receipt is stored with what it does. */
-class CommandQueue {
-  /** The running command, which is the first, and the waiting ones. An entry is completed when its command may start. */
-  private readonly entries = new Set<Deferred.Deferred<void, StoreError>>()
-  private blockedBy: StoreError | undefined
-
-  /** Commands run in the scope of the session, so that they continue without their callers. */
-  constructor(private readonly session: SessionCore) {}
-
-  /**
-   * Runs a command after all earlier ones. It is not run if the caller is interrupted before its start. If its id has a
-   * receipt, it is not run either, and the result is made from the receipt.
-   */
-  run<Prepared, Result, E>(
-    onceId: OnceId,
-    resultOf: (turnId: string | null) => Result,
-    command: Command<Prepared, Result, E | SessionConflict | StoreUnavailable>
-  ): Effect.Effect<Result, E | SessionConflict | StoreUnavailable> {
-    return Effect.flatMap(this.findReceipt(onceId), receipt =>
-      receipt !== undefined
-        ? Effect.succeed(resultOf(receipt.turnId))
-        : this.inOrder<Prepared, Result, E | SessionConflict | StoreUnavailable>({
-            ...command,
-            run: (prepared, done, block) =>
-              // The same command may have been carried out while this one waited.
-              Effect.flatMap(this.findReceipt(onceId), receipt =>
-                receipt === undefined
-                  ? command.run(prepared, done, block)
-                  : Effect.asVoid(Deferred.succeed(done, resultOf(receipt.turnId)))
-              )
-          })
-    )
-  }
-
-  /** The receipt of an earlier command with the same id, if there was one. Fails if its content differs. */
-  private findReceipt(onceId: OnceId): Effect.Effect<Receipt | undefined, SessionConflict | StoreUnavailable> {
-    if (onceId === undefined) return Effect.succeed(undefined)
-    const { id, digest } = onceId
-    return Effect.flatMap(this.session.shared.events.receipt(this.session.key, id), found => {
-      const receipt = Option.getOrUndefined(found)
-      if (receipt === undefined || receipt.digest === digest) return Effect.succeed(receipt)
-      const message = `The clientMessageId ${JSON.stringify(id)} was used with other content`
-      return new SessionConflict({ message })
-    })
-  }
-
-  /** Records the turn of a run. Fails if the run was requested with other content. */
-  recordRun({ digest, id }: ClientRun, turnId: string | null): Effect.Effect<void, SessionConflict | StoreError> {
-    const receipt: Receipt = { id: runReceipt(id), digest, turnId }
-    return Effect.gen(this, function* () {
-      const found = yield* this.session.shared.events.receipt(this.session.key, receipt.id)
-      if (Option.exists(found, known => known.digest !== digest)) {
-        return yield* new SessionConflict({ message: `The run ${JSON.stringify(id)} was requested with other content` })
-      }
-      yield* this.session.journal.update(State.keepRun(receipt))
-    })
-  }
-
-  /** Records the turn of a run whose message was sent before, by another run or without one, unless it is recorded. */
-  joinRun({ digest, id }: ClientRun, turnId: string): Effect.Effect<void, StoreError> {
-    const receipt: Receipt = { id: runReceipt(id), digest, turnId }
-    return Effect.flatMap(this.session.shared.events.receipt(this.session.key, receipt.id), found =>
-      Option.isSome(found) ? Effect.void : this.session.journal.update(State.keepRun(receipt))
-    )
-  }
-
-  private inOrder<Prepared, Result, E>({ prepare, run, wait }: Command<Prepared, Result, E>): Effect.Effect<Result, E> {
-    return Effect.acquireUseRelease(
-      Effect.sync(() => ({ entry: this.join(), isStarted: false })),
-      queued =>
-        Effect.gen(this, function* () {
-          const prepared = yield* prepare
-          yield* wait(prepared, Deferred.await(queued.entry))
-          const done = yield* Deferred.make<Result, E>()
-          const command = Effect.suspend(() => run(prepared, done, reason => this.block(reason)))
-          const work = Effect.onExit(Effect.interruptible(command), exit =>
-            Effect.suspend(() => {
-              this.blockedBy = undefined
-              this.leave(queued.entry)
-              return Exit.isFailure(exit) ? Deferred.failCause(done, exit.cause) : Deferred.die(done, unanswered)
-            })
-          )
-          const begin = Effect.map(Effect.forkIn(work, this.session.shared.scope), () => {
-            queued.isStarted = true
-          })
-          yield* Effect.uninterruptible(begin)
-          return yield* Deferred.await(done)
-        }),
-      ({ entry, isStarted }) =>
-        Effect.sync(() => {
-          if (!isStarted) this.leave(entry)
-        })
-    )
-  }
-
-  private join(): Deferred.Deferred<void, StoreError> {
-    const entry = Deferred.unsafeMake<void, StoreError>(FiberId.none)
-    this.entries.add(entry)
-    if (this.blockedBy !== undefined) Deferred.unsafeDone(entry, Effect.fail(this.blockedBy))
-    else if (this.entries.size === 1) Deferred.unsafeDone(entry, Effect.void)
-    return entry
-  }
-
-  private leave(entry: Deferred.Deferred<void, StoreError>): void {
-    this.entries.delete(entry)
-    const first = this.entries.values().next()
-    // A second completion is ignored.
-    if (first.done !== true) Deferred.unsafeDone(first.value, Effect.void)
-  }
-
-  private block(reason: StoreError): void {
-    this.blockedBy = reason
-    // The first entry is the running command. It is completed already.
-    for (const entry of this.entries) Deferred.unsafeDone(entry, Effect.fail(reason))
-  }
-}
 
 /** The connection to an instance, and the deadline for sending, in monotonic milliseconds. */
 interface Connected {
@@ -197,23 +41,69 @@ const refused = (refusal: State.Refusal): SessionNotActive | SessionsBusy =>
 
 type AnswerError = SessionNotActive | SessionConflict | AgentPlatformConnectionError | StoreError
 
-/** A message that is recorded and has not been sent. */
-interface Unsent {
-  readonly turnId: string
-  readonly withdrawn: Deferred.Deferred<void>
+/** A message on its way to the agent. */
+class Message {
+  /** A message is claimed for sending, or withdrawn, and not both. */
+  private state: "waiting" | "claimed" | "withdrawn" = "waiting"
+  readonly withdrawn = Deferred.unsafeMake<void>(FiberId.none)
+  /** Completed when its turn is recorded, or will not be. */
+  readonly settled = Deferred.unsafeMake<void>(FiberId.none)
+  isStarted = false
+
+  constructor(
+    readonly turnId: string,
+    readonly runId: string | undefined
+  ) {}
+
+  get isWithdrawn(): boolean {
+    return this.state === "withdrawn"
+  }
+
+  get isWaiting(): boolean {
+    return this.state === "waiting"
+  }
+
+  /** Claims it for sending. False if it was withdrawn, or claimed before. */
+  claim(): boolean {
+    if (!this.isWaiting) return false
+    this.state = "claimed"
+    return true
+  }
+
+  /** Synchronous: an interruption in between would leave the message neither sent nor withdrawn. */
+  withdraw(): void {
+    this.state = "withdrawn"
+    Deferred.unsafeDone(this.withdrawn, Effect.void)
+  }
+
+  settle(): void {
+    Deferred.unsafeDone(this.settled, Effect.void)
+  }
 }
+
+/** A question or a request for approval. */
+interface Request {
+  readonly turnId: string | undefined
+  /** The number of the event that has asked. */
+  readonly seq: number
+  /** A digest of the answer that counts and of who gave it. */
+  answered: string | undefined
+}
+
+const withdrawn = State.interrupted("interrupted before the message was sent")
 
 const inputOf = (run: ClientRun | undefined) => (run?.input === undefined ? {} : { input: run.input })
 
-/** Maximum number of open questions and approvals. Above it the oldest are closed, and answers to them are refused. */
+/** Maximum number of open questions and approvals. Above it the oldest are closed, those with an answer first, and answers to them are refused. */
 const maxRequests = 1024
 
 /** The commands of one session. */
 export class TurnCommands {
   private readonly commands: CommandQueue
-  /** Questions and approvals that wait for an answer, with their turns. */
-  private readonly requests = new Map<string, string | undefined>()
-  private unsent: Unsent | undefined
+  /** Questions and approvals that wait for an answer, and those that clients have answered. */
+  private readonly requests = new Map<string, Request>()
+  /** In the order in which they came. Each has a command in progress. */
+  private readonly messages = new Set<Message>()
 
   constructor(
     private readonly session: SessionCore,
@@ -224,93 +114,151 @@ export class TurnCommands {
     this.commands = new CommandQueue(session)
   }
 
-  /** Called when the agent has asked a question or requested an approval. */
-  openRequest(requestId: string, turnId: string | undefined): void {
-    this.requests.set(requestId, turnId)
-    if (this.requests.size > maxRequests) this.requests.delete(this.requests.keys().next().value!)
+  /** Called when the agent has asked a question or requested an approval, in the event with this `seq`. */
+  openRequest(requestId: string, seq: number, turnId: string | undefined): void {
+    this.requests.delete(requestId)
+    this.requests.set(requestId, { turnId, seq, answered: undefined })
+    if (this.requests.size <= maxRequests) return
+    const [first] = this.requests.keys()
+    const answered = [...this.requests].find(([, request]) => request.answered !== undefined)
+    this.requests.delete(answered?.[0] ?? first!)
   }
 
+  /** Called when a request is resolved. One that a client has answered is kept, as the client may repeat its answer. */
   closeRequest(requestId: string): void {
-    this.requests.delete(requestId)
+    if (this.requests.get(requestId)?.answered === undefined) this.requests.delete(requestId)
   }
 
   closeRequests(): void {
     this.requests.clear()
   }
 
+  /** Waits until the messages that are on their way are recorded, or have failed. */
+  readonly settled: Effect.Effect<void> = Effect.suspend(() =>
+    Effect.forEach([...this.messages], message => Deferred.await(message.settled), { discard: true })
+  )
+
   /**
    * Starts a turn with a message, after activating the session. Returns the turn's id. A message that was sent before
    * with the same `clientMessageId` is not sent again, and the result is the same.
    */
   send(
-    caller: Pick<Caller, "actor" | "commandId" | "run">,
+    caller: Pick<Caller, "actor" | "commandId" | "key" | "run">,
     content: string,
-    clientMessageId?: string
+    clientMessageId = caller.key
   ): Effect.Effect<string, ActivationError | SessionsBusy> {
-    const { session } = this
-    const sub = caller.actor
+    const { actor: sub, run } = caller
     const onceId = onceIdOf(clientMessageId, caller, "message", content)
-    const sent = this.commands.run<Connected, string, ActivationError | SessionsBusy>(onceId, turnId => turnId ?? "", {
-      prepare: Effect.map(this.lifecycle.activate(), link => this.connected(link)),
-      wait: this.wait(true),
-      run: (connected, done, block) =>
-        Effect.gen(this, function* () {
-          const turnId = `turn-${yield* randomId}`
-          const end = (endOf: (turnId: string) => TurnEnd, isSent: boolean, onUnavailable = block) =>
-            session.journal.updateWithRetry(
-              state => State.revokeReceipt(State.endPendingTurns(state, [turnId], endOf), isSent ? undefined : onceId),
-              onUnavailable
-            )
-          // Before the message: a run that is known without its turn may send it again.
-          if (caller.run !== undefined) yield* this.commands.recordRun(caller.run, turnId)
-          const recorded = yield* Effect.either(this.record({ turnId, content, sub, clientMessageId, receipt: onceId }))
-          if (Either.isLeft(recorded)) {
-            const { left } = recorded
-            yield* Deferred.fail(done, left)
-            if (left._tag === "SessionNotActive" || left._tag === "SessionsBusy") return
-            // The store may have recorded it in spite of the failure.
-            const notRecorded = State.errored("not_recorded", "The message could not be recorded, and was not sent")
-            if (onceId !== undefined) return yield* end(notRecorded, false)
-            // Only a message with the same id has to wait until the store recovers.
-            return yield* Effect.asVoid(
-              Effect.forkIn(
-                end(notRecorded, false, () => {}),
-                session.shared.scope
-              )
-            )
+    const sent = Effect.acquireUseRelease(
+      Effect.map(randomId, id => {
+        const message = new Message(`turn-${id}`, run?.id)
+        this.messages.add(message)
+        return message
+      }),
+      message =>
+        this.commands.run<Connected | undefined, string, ActivationError | SessionsBusy>(
+          onceId,
+          turnId => turnId ?? "",
+          {
+            prepare: Effect.raceFirst(
+              Effect.map(this.lifecycle.activate(), link => this.connected(link)),
+              Effect.as(Deferred.await(message.withdrawn), undefined)
+            ),
+            wait: (connected, before) => (connected === undefined ? before : this.wait(true)(connected, before)),
+            run: (connected, done, block) =>
+              Effect.suspend(() => {
+                message.isStarted = true
+                const turn = { turnId: message.turnId, content, sub, clientMessageId, receipt: onceId }
+                return this.deliver(message, turn, connected, run, done, block)
+              }).pipe(Effect.ensuring(this.forget(message)))
           }
-          this.onMessage(content)
-          const sent = yield* Effect.either(this.sendUnlessWithdrawn(connected, turnId, content, caller.run))
-          if (Either.isLeft(sent)) {
-            yield* Deferred.fail(done, this.orNotActive(sent.left, true))
-            return yield* end(State.errored("not_sent", sent.left.message), false)
-          }
-          yield* Deferred.succeed(done, turnId)
-          if (!sent.right) yield* end(State.interrupted("interrupted before the message was sent"), true)
-        })
-    })
-    const { run } = caller
+        ),
+      // A command that has started continues without its caller.
+      message => Effect.suspend(() => (message.isStarted ? Effect.void : this.forget(message)))
+    )
     return run === undefined ? sent : Effect.tap(sent, turnId => this.commands.joinRun(run, turnId))
   }
 
-  /** Asks the agent to end a turn, whose end arrives as an event. A message that has not been sent is withdrawn. */
+  /** Records a message and sends it, unless it was withdrawn. Its turn ends whatever happens. */
+  private deliver(
+    message: Message,
+    turn: State.Message,
+    connected: Connected | undefined,
+    run: ClientRun | undefined,
+    done: Deferred.Deferred<string, ActivationError | SessionsBusy>,
+    block: (reason: StoreError) => void
+  ): Effect.Effect<void, SessionConflict | StoreError> {
+    const { session } = this
+    const { content, receipt, turnId } = turn
+    const end = (endOf: (turnId: string) => TurnEnd, onUnavailable = block) =>
+      session.journal.updateWithRetry(
+        state => State.revokeReceipt(State.endPendingTurns(state, [turnId], endOf), receipt),
+        onUnavailable
+      )
+    return Effect.gen(this, function* () {
+      // Before the message: a run that is known without its turn may send it again.
+      if (run !== undefined) yield* this.commands.recordRun(run, turnId)
+      const wasWithdrawn = connected === undefined || message.isWithdrawn
+      const recorded = yield* Effect.either(this.record(wasWithdrawn ? { ...turn, end: withdrawn } : turn))
+      message.settle()
+      if (Either.isLeft(recorded)) {
+        const { left } = recorded
+        yield* Deferred.fail(done, left)
+        if (left._tag === "SessionNotActive" || left._tag === "SessionsBusy") return
+        // The store may have recorded it in spite of the failure.
+        const notRecorded = State.errored("not_recorded", "The message could not be recorded, and was not sent")
+        if (receipt !== undefined) return yield* end(notRecorded)
+        // Only a message with the same id has to wait until the store recovers.
+        return yield* Effect.asVoid(
+          Effect.forkIn(
+            end(notRecorded, () => {}),
+            session.shared.scope
+          )
+        )
+      }
+      if (wasWithdrawn) return yield* Effect.asVoid(Deferred.succeed(done, turnId))
+      this.onMessage(content)
+      const sent = yield* Effect.either(this.sendUnlessWithdrawn(connected, message, content, run))
+      if (Either.isLeft(sent)) {
+        yield* Deferred.fail(done, this.orNotActive(sent.left, true))
+        return yield* end(State.errored("not_sent", sent.left.message))
+      }
+      yield* Deferred.succeed(done, turnId)
+      if (sent.right) return
+      yield* session.journal.updateWithRetry(state => State.endPendingTurns(state, [turnId], withdrawn), block)
+    })
+  }
+
+  private forget(message: Message): Effect.Effect<void> {
+    return Effect.sync(() => {
+      this.messages.delete(message)
+      message.settle()
+    })
+  }
+
+  /**
+   * Asks the agent to end a turn, whose end arrives as an event: by default that of the caller's run, or else the one in
+   * progress. A message that has not been sent is withdrawn.
+   */
   interrupt(
+    { run }: Pick<Caller, "run">,
     turnId: string | undefined
   ): Effect.Effect<string, SessionNotActive | SessionConflict | AgentPlatformConnectionError> {
     return Effect.gen(this, function* () {
-      const link = yield* this.running()
       const { state } = this.session
-      const wanted = turnId ?? State.currentTurn(state)
+      const waiting = [...this.messages].filter(message => message.isWaiting)
+      const ofRun = (message: Message) => run === undefined || message.runId === run.id
+      const current = run === undefined ? State.currentTurn(state) : undefined
+      const wanted = turnId ?? current ?? waiting.find(ofRun)?.turnId
+      const message = waiting.find(message => message.turnId === wanted)
+      if (message !== undefined) {
+        message.withdraw()
+        return message.turnId
+      }
+      const link = yield* this.running()
       if (wanted === undefined) return yield* new SessionConflict({ message: "No turn is open" })
       if (!state.turns.open.has(wanted)) {
         return yield* new SessionConflict({ message: `Turn ${JSON.stringify(wanted)} is not open` })
-      }
-      const { unsent } = this
-      if (unsent?.turnId === wanted) {
-        this.unsent = undefined
-        // Synchronously: an interruption in between would leave the message neither sent nor withdrawn.
-        Deferred.unsafeDone(unsent.withdrawn, Effect.void)
-        return wanted
       }
       const sending = link.send({ type: "interrupt", turnId: wanted }, { timeout: sendTimeout })
       yield* Effect.mapError(sending, error => this.orNotActive(error, false))
@@ -318,48 +266,79 @@ export class TurnCommands {
     })
   }
 
-  /** Sends an answer to a question or an approval that is open, once for each `clientMessageId`. */
+  /**
+   * Sends an answer to a question or an approval that is open. The first answer claims its request, durably and before it
+   * is sent: another one is a conflict, and the same one by the same key, run or command is not.
+   */
   answer(
-    caller: Pick<Caller, "commandId" | "run">,
+    caller: Pick<Caller, "commandId" | "key" | "run">,
     requestId: string,
     answer: unknown,
     clientMessageId?: string
   ): Effect.Effect<void, AnswerError> {
-    const { session } = this
     const onceId = onceIdOf(clientMessageId, caller, "answer", requestId, answer)
-    const isOpen = Effect.suspend(() =>
-      this.requests.has(requestId)
-        ? Effect.void
-        : new SessionConflict({ message: `No request ${JSON.stringify(requestId)} waits for an answer` })
-    )
+    const by = clientMessageId ?? caller.key ?? caller.run?.id ?? caller.commandId ?? null
+    const digest = digestOf(by, answer)
+    const find = Effect.suspend(() => {
+      const request = this.requests.get(requestId)
+      if (request !== undefined) return Effect.succeed(request)
+      return new SessionConflict({ message: `No request ${JSON.stringify(requestId)} waits for an answer` })
+    })
     return this.commands.run<Connected, void, AnswerError>(onceId, () => {}, {
       prepare: Effect.zipLeft(
         Effect.map(this.running(), link => this.connected(link)),
-        isOpen
+        find
       ),
       wait: this.wait(false),
       run: ({ deadline, link }, done, block) =>
         Effect.gen(this, function* () {
-          // It may have been answered in the meantime.
-          yield* isOpen
-          if (caller.run !== undefined) {
-            const turnId = this.requests.get(requestId) ?? State.currentTurn(session.state)
-            yield* this.commands.recordRun(caller.run, turnId ?? null)
+          // It may have been closed in the meantime.
+          const request = yield* find
+          if (request.answered !== undefined) {
+            if (by !== null && request.answered === digest)
+              return yield* Effect.asVoid(Deferred.succeed(done, undefined))
+            return yield* new SessionConflict({
+              message: `The request ${JSON.stringify(requestId)} was answered before`
+            })
           }
           const frame = { type: "answer", requestId, answer, ...inputOf(caller.run) } as const
           const sending = Effect.mapError(link.send(frame, { timeout: this.millisUntil(deadline) }), error =>
             this.orNotActive(error, false)
           )
-          const recorded = onceId === undefined ? Effect.void : session.journal.update(State.keepReceipt(onceId))
-          const sent = yield* Effect.either(Effect.zipRight(recorded, sending))
+          const sent = yield* Effect.either(Effect.zipRight(this.claim(request, digest, onceId, caller.run), sending))
           yield* Deferred.complete(done, sent)
-          if (Either.isRight(sent) || onceId === undefined) return
-          yield* session.journal.updateWithRetry(
-            state => State.revokeReceipt(State.withoutEvents(state), onceId),
-            block
-          )
+          if (Either.isLeft(sent)) yield* this.unclaim(request, onceId, block)
         })
     })
+  }
+
+  /** Records that a request is answered, and by which run. */
+  private claim(request: Request, digest: string, onceId: OnceId, run: ClientRun | undefined) {
+    return Effect.gen(this, function* () {
+      const { journal, state } = this.session
+      request.answered = digest
+      yield* journal.update(State.keepReceipt({ id: this.receiptOf(request), digest }))
+      if (run !== undefined) {
+        yield* this.commands.recordRun(run, request.turnId ?? State.currentTurn(state) ?? null)
+      }
+      if (onceId !== undefined) yield* journal.update(State.keepReceipt(onceId))
+    })
+  }
+
+  /** Lets a request be answered again. */
+  private unclaim(request: Request, onceId: OnceId, block: (reason: StoreError) => void): Effect.Effect<void> {
+    const revoke = (receipt: { readonly id: string } | undefined) =>
+      this.session.journal.updateWithRetry(state => State.revokeReceipt(State.withoutEvents(state), receipt), block)
+    return Effect.zipRight(
+      Effect.forEach([{ id: this.receiptOf(request) }, onceId], revoke, { discard: true }),
+      Effect.sync(() => {
+        request.answered = undefined
+      })
+    )
+  }
+
+  private receiptOf({ seq }: Request): string {
+    return answerReceipt(this.session.journal.history().epoch, seq)
   }
 
   private connected(link: InstanceLink): Connected {
@@ -412,20 +391,13 @@ export class TurnCommands {
   }
 
   /** Sends a recorded message unless it is withdrawn first. Returns whether it was sent. */
-  private sendUnlessWithdrawn({ deadline, link }: Connected, turnId: string, content: string, run?: ClientRun) {
-    return Effect.gen(this, function* () {
-      const unsent: Unsent = { turnId, withdrawn: yield* Deferred.make<void>() }
-      this.unsent = unsent
-      /** Claims the message for sending. False if it was withdrawn. */
-      const claim = (): boolean => {
-        if (this.unsent !== unsent) return false
-        this.unsent = undefined
-        return true
-      }
-      const frame = { type: "message", content, turnId, ...inputOf(run) } as const
-      const sending = link.send(frame, { timeout: this.millisUntil(deadline), claim })
-      yield* Effect.ensuring(Effect.raceFirst(sending, Deferred.await(unsent.withdrawn)), Effect.sync(claim))
-      return !(yield* Deferred.isDone(unsent.withdrawn))
-    })
+  private sendUnlessWithdrawn({ deadline, link }: Connected, message: Message, content: string, run?: ClientRun) {
+    const claim = () => message.claim()
+    const frame = { type: "message", content, turnId: message.turnId, ...inputOf(run) } as const
+    const sending = link.send(frame, { timeout: this.millisUntil(deadline), claim })
+    return Effect.raceFirst(sending, Deferred.await(message.withdrawn)).pipe(
+      Effect.ensuring(Effect.sync(claim)),
+      Effect.map(() => !message.isWithdrawn)
+    )
   }
 }

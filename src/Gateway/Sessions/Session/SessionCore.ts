@@ -13,7 +13,7 @@ import type { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { AgentPlatform } from "../../../Upstream/AgentPlatform.ts"
 import { FairPool, sharedPool } from "../../FairPool.ts"
 import { type History, type Opened, type SessionElsewhere, SessionEvents } from "../../SessionEvents.ts"
-import type { Subscriber } from "../../Sessions.ts"
+import type { Frame, Subscriber } from "../../Sessions.ts"
 import { backgroundCleanups, type Settings, subscriberInterval } from "../Settings.ts"
 import { Journal } from "./Journal.ts"
 import type { SecretPool } from "./SecretPool.ts"
@@ -183,7 +183,7 @@ export class SessionCore implements Recorded {
       sessionId: this.record.id,
       ...{ events, now, traceId, history, state },
       onUpdate: (update, frames) => {
-        this.onUpdate(update)
+        this.onUpdate(update, frames)
         if (frames.length > 0) this.subscribers.publish(frames)
       },
       onTaken: () => this.giveUp()
@@ -191,7 +191,7 @@ export class SessionCore implements Recorded {
   }
 
   /** Called with each update that took effect, before subscribers receive its events. */
-  protected onUpdate(_update: State.Update): void {}
+  protected onUpdate(_update: State.Update, _frames: ReadonlyArray<Frame>): void {}
 
   get record(): SessionRecord {
     return this.currentRecord

@@ -232,6 +232,8 @@ export interface Message {
   /** The client's own id of the message. */
   readonly clientMessageId?: string | undefined
   readonly receipt?: Pick<Receipt, "id" | "digest"> | undefined
+  /** The end of its turn, if it was withdrawn. It needs no instance then. */
+  readonly end?: (turnId: string) => TurnEnd
 }
 
 /** Why a message is not accepted. */
@@ -240,18 +242,19 @@ export type Refusal = { readonly is: "not_running" } | { readonly is: "full"; re
 /** Accepts a message, which starts a turn, unless the session has no instance or too many open turns. */
 export const acceptMessage = (
   session: SessionState,
-  { clientMessageId, content, receipt, sub, turnId }: Message,
+  { clientMessageId, content, end, receipt, sub, turnId }: Message,
   maxOpen: number
 ): Either.Either<Update, Refusal> => {
-  if (!isRunning(session)) return Either.left({ is: "not_running" })
+  if (end === undefined && !isRunning(session)) return Either.left({ is: "not_running" })
   const { ended, open } = session.turns
   if (open.size >= maxOpen || open.has(turnId) || ended.has(turnId)) return Either.left({ is: "full", open: open.size })
   const named = clientMessageId === undefined ? {} : { clientMessageId }
-  return Either.right({
+  const accepted: Update = {
     state: setTurn(session, turnId, "announced"),
     events: [{ type: "turn_started", turnId, content, sub, ...named }],
     ...(receipt === undefined ? {} : { receipt: { ...receipt, turnId } })
-  })
+  }
+  return Either.right(end === undefined ? accepted : andThen(accepted, state => endTurn(state, end(turnId))))
 }
 
 /** Keeps a receipt for a request that starts no turn. */

@@ -139,6 +139,40 @@ describe("messages to an instance", () => {
   })
 
   held(
+    "a request has one answer, also while the first is being sent",
+    function* ({ begun, gate, id, listener, sessions }) {
+      yield* sessions.send(alice, id, "/ask")
+      const asked = yield* listener.until(({ type }) => type === "question_requested")
+      const { requestId } = asked as Event & { requestId: string }
+      yield* gate.close
+      yield* begun.close
+      const first = yield* Effect.fork(sessions.answer(alice, id, requestId, "red", "a-1"))
+      yield* begun.await
+      const others = yield* Effect.forEach(
+        [
+          sessions.answer(alice, id, requestId, "red", "a-1"),
+          sessions.answer(alice, id, requestId, "red", "a-2"),
+          sessions.answer(alice, id, requestId, "blue"),
+          sessions.answer({ ...alice, run: { id: "run-1", digest: "d" } }, id, requestId, "red")
+        ],
+        answer => Effect.fork(Effect.either(answer))
+      )
+      yield* breathe
+      yield* gate.open
+      yield* Fiber.join(first)
+      const [same, ...refused] = yield* Effect.forEach(others, Fiber.join)
+      expect(same).toMatchObject({ _tag: "Right" })
+      for (const one of refused) {
+        const message = expect.stringContaining("was answered before")
+        expect(one).toMatchObject({ _tag: "Left", left: { _tag: "SessionConflict", message } })
+      }
+      yield* listener.until(({ type }) => type === "turn_completed")
+      expect(yield* Effect.either(sessions.answer(alice, id, requestId, "red", "a-1"))).toMatchObject({ _tag: "Right" })
+      expect(listener.events.filter(({ type }) => type === "question_resolved")).toMatchObject([{ answer: "red" }])
+    }
+  )
+
+  held(
     "a message that is interrupted before it is sent is not sent",
     function* ({ begun, gate, id, listener, sessions, simulator }) {
       yield* gate.close

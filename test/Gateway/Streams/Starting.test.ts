@@ -1,0 +1,68 @@
+/** The time before a message is recorded, while the instance of its session starts: nothing is lost in it. */
+import { assert, describe, expect } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { pass } from "../../../src/Simulator/Testing/Time.ts"
+import { ask, eventsUntil, post } from "../HttpSessions/Fixture.ts"
+import { type makeStarted, timed } from "../Socket/Fixture.ts"
+
+const body = (runId: string, content = "hello", id = "m-1") => ({
+  ...{ threadId: "c", runId, messages: content === "" ? [] : [{ id, role: "user", content }] }
+})
+
+/** Sends a message whose instance takes 20 seconds to start, and waits until it starts. */
+const starting = ({ agUi, base, simulator }: Effect.Effect.Success<ReturnType<typeof makeStarted>>) =>
+  Effect.gen(function* () {
+    yield* simulator.inject({ operation: "create", fault: { kind: "latency", millis: 20_000 } })
+    const running = yield* Effect.fork(post(`${agUi}/echo`, body("run-1")))
+    const { sessions } = yield* Effect.repeat(
+      Effect.map(ask(base), ({ json }) => json),
+      { until: ({ sessions }) => sessions.length > 0 }
+    )
+    yield* eventsUntil(base, sessions[0]!.id, event => event.type === "session_state" && event.state === "activating")
+    return { running, id: sessions[0]!.id }
+  })
+
+describe("While the instance starts", () => {
+  timed("a chat and a run can be joined, and have the message", function* (gateway) {
+    const { agUi, chats } = gateway
+    const { running } = yield* starting(gateway)
+    const joined = yield* Effect.fork(
+      Effect.all([ask(`${chats}/c/stream`), ask(`${chats}/c/messages`), post(`${agUi}/echo`, body("run-1", ""))], {
+        concurrency: "unbounded"
+      })
+    )
+    yield* pass("25 seconds", "1 second")
+    const [stream, messages, run] = yield* Fiber.join(joined)
+    expect([stream.status, stream.text]).toEqual([200, expect.stringContaining("echo: ")])
+    expect(messages.events[0]).toMatchObject({ role: "user", parts: [{ text: "hello" }] })
+    expect([run.status, run.text]).toEqual([200, expect.stringContaining("RUN_FINISHED")])
+    assert.strictEqual((yield* Fiber.join(running)).status, 200)
+  })
+
+  timed("a run is stopped by its name", function* (gateway) {
+    const { agUi, base, simulator } = gateway
+    const { id, running } = yield* starting(gateway)
+    const url = `${agUi}/echo/c/runs`
+    assert.strictEqual((yield* ask(`${url}/other`, { method: "DELETE" })).status, 404)
+    assert.strictEqual((yield* ask(`${url}/run-1`, { method: "DELETE" })).status, 204)
+    // It does not wait for the instance.
+    expect((yield* Fiber.join(running)).text).toContain('"outcome":{"type":"cancelled"}')
+    assert.strictEqual((yield* ask(`${url}/run-1`, { method: "DELETE" })).status, 204)
+    yield* pass("25 seconds", "1 second")
+    const { events } = yield* ask(`${base}/${id}/events`)
+    assert.deepStrictEqual(
+      events.map(({ type }) => type).filter(type => type.startsWith("turn")),
+      ["turn_started", "turn_interrupted"]
+    )
+    assert.strictEqual((yield* simulator.state).frames.message, 0)
+  })
+
+  timed("a chat is stopped", function* (gateway) {
+    const { chats, simulator } = gateway
+    const { running } = yield* starting(gateway)
+    assert.strictEqual((yield* ask(`${chats}/c/stream`, { method: "DELETE" })).status, 204)
+    expect((yield* Fiber.join(running)).text).toContain('"outcome":{"type":"cancelled"}')
+    yield* pass("25 seconds", "1 second")
+    assert.strictEqual((yield* simulator.state).frames.message, 0)
+  })
+})
