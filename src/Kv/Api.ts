@@ -20,7 +20,7 @@ import {
   UnprocessableContent
 } from "../Http/ApiError.ts"
 import { ReadAccess, WriteAccess } from "../Http/Auth/Api.ts"
-import { JsonBody, Part } from "../Http/Contract.ts"
+import { JsonBody, Part, RouteKind } from "../Http/Contract.ts"
 import * as Description from "./Description.ts"
 import {
   BatchHeaders,
@@ -152,6 +152,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(BadRequest.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.namespaces)
+      .annotate(RouteKind, "read")
   )
   .add(
     HttpApiEndpoint.get("tenants", "/tenants")
@@ -169,6 +170,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(BadRequest.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.list)
+      .annotate(RouteKind, "read")
   )
   .add(
     HttpApiEndpoint.get("get", "/kv/:namespace/:key")
@@ -181,6 +183,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(PreconditionFailed.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.get)
+      .annotate(RouteKind, "read")
   )
   .add(
     HttpApiEndpoint.put("set", "/kv/:namespace/:key")
@@ -227,6 +230,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .middleware(JsonBody)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.read)
+      .annotate(RouteKind, "read")
   )
   .add(
     HttpApiEndpoint.post("batch", "/batch")
@@ -255,6 +259,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(Gone.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.changes)
+      .annotate(RouteKind, "stream")
   )
   .add(
     HttpApiEndpoint.get("changesStream", "/changes/stream")
@@ -265,6 +270,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(Gone.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.changesStream)
+      .annotate(RouteKind, "stream")
   )
   .add(
     HttpApiEndpoint.get("changesSocket", "/changes/ws")
@@ -275,6 +281,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(Gone.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.changesSocket)
+      .annotate(RouteKind, "stream")
   )
   .addError(InternalServerError.Wire)
   .addError(ServiceUnavailable.Wire)
