@@ -21,6 +21,7 @@ import { join, resolve } from "node:path"
 import { fileURLToPath } from "node:url"
 import { parseArgs, promisify } from "node:util"
 import { brotliCompress, constants } from "node:zlib"
+import { htmlOf, type PageName, pages } from "./pageSources.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 const { positionals, values } = parseArgs({
@@ -29,9 +30,6 @@ const { positionals, values } = parseArgs({
 })
 const out = resolve(positionals[0] ?? join(root, "dist"))
 
-/** The directories of the pages in `dist`, and of their sources. */
-const pages = { console: "src/Console", docs: "src/Console/Reference", chat: "src/ChatPage" }
-
 /** The sources of all pages. */
 const sources = [
   "src/ChatPage/**",
@@ -39,7 +37,9 @@ const sources = [
   "src/Client/**",
   "src/base/Json/**",
   "src/Operations/**",
+  "src/Gateway/Protocol/Namespaces.ts",
   "scripts/pages.ts",
+  "scripts/pageSources.ts",
   "package-lock.json"
 ]
 
@@ -100,7 +100,8 @@ const compress = async (directory: string): Promise<void> => {
   )
 }
 
-const buildPage = async (name: string, source: string): Promise<void> => {
+const buildPage = async (name: PageName): Promise<void> => {
+  const index = join(root, pages[name], "index.html")
   // It takes half a second to load, and is not needed if nothing has changed.
   const { build } = await import("vite")
   // Built in a temporary directory and renamed, so that concurrent builds do not conflict.
@@ -108,7 +109,7 @@ const buildPage = async (name: string, source: string): Promise<void> => {
   const directory = mkdtempSync(join(out, `.${name}-`))
   const bundled = new Set<string>()
   await build({
-    root: join(root, source),
+    root: join(root, pages[name]),
     base: "./",
     configFile: false,
     logLevel: "warn",
@@ -122,6 +123,7 @@ const buildPage = async (name: string, source: string): Promise<void> => {
       // Swagger UI is a single large file.
       chunkSizeWarningLimit: 2000,
       rollupOptions: {
+        input: index,
         // Directives of React for servers have no effect in a browser.
         onwarn: (warning, warn) => {
           if (warning.code !== "MODULE_LEVEL_DIRECTIVE") warn(warning)
@@ -129,6 +131,11 @@ const buildPage = async (name: string, source: string): Promise<void> => {
       }
     },
     plugins: [
+      {
+        name: "index",
+        resolveId: id => (id === index ? id : undefined),
+        load: id => (id === index ? htmlOf(name) : undefined)
+      },
       {
         name: "licenses",
         generateBundle(_, bundle) {
@@ -158,5 +165,5 @@ if (built !== undefined) {
     cpSync(join(built, name), join(out, name), { recursive: true })
   }
 } else if (!values["if-changed"] || !isBuilt()) {
-  await Promise.all(Object.entries(pages).map(([name, source]) => buildPage(name, source)))
+  await Promise.all((Object.keys(pages) as Array<PageName>).map(buildPage))
 }

@@ -203,6 +203,7 @@ describe("imports within src", () => {
       "base/HiddenCharacters.ts",
       "Operations/Pages/Paths.ts",
       "Operations/Activity/Model.ts",
+      "Gateway/Protocol/Namespaces.ts",
       "base/ErrorMessage.ts",
       "effect"
     ]

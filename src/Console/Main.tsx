@@ -63,7 +63,7 @@ const accessNames = { write: "reads and writes", read: "reads only", none: "sess
 
 const statusTone = (): string => {
   if (isReachable.value === false || isStoreReady.value === false) return "bad"
-  const status = health.value?.status
+  const status = health.value?.value.status
   return status === undefined ? "idle" : status === "ok" ? "good" : status === "degraded" ? "warn" : "bad"
 }
 

@@ -17,7 +17,7 @@ import {
   ServiceUnavailable,
   Unauthorized
 } from "../Http/ApiError.ts"
-import { Part } from "../Http/Contract.ts"
+import { Part, RouteKind } from "../Http/Contract.ts"
 import { Identity } from "../Http/Identity.ts"
 
 const text = Schema.optional(Schema.String)
@@ -41,6 +41,7 @@ export const GatewayGroup = HttpApiGroup.make("gateway")
   .add(HttpApiEndpoint.get("connect", "/ws").setHeaders(HandshakeHeaders).addSuccess(HttpApiSchema.Empty(101)))
   .annotate(OpenApi.Exclude, true)
   .annotate(Part, "gateway")
+  .annotate(RouteKind, "stream")
 
 /** The errors of requests that the agent takes part in. */
 export const CallErrors = Schema.Union(NotFound.Wire, Conflict.Wire, BadGateway.Wire, GatewayTimeout.Wire)

@@ -43,6 +43,16 @@ export const historyLimits = { bytes: 16 * 1024 * 1024, levels: 256, members: 26
 /** Annotates a group with its part of this service; `Causeway.layer` uses it to find the group in any api. */
 export class Part extends Context.Tag("causeway/Part")<Part, string>() {}
 
+/**
+ * Annotates an endpoint, or a group, with what figures of the service must know of its requests:
+ *
+ * - `monitoring`: probes, scrapes and pages. They are not work that the service does for its users.
+ * - `stream`: it lasts as long as its client or a turn wants, as a stream, a long poll or a WebSocket. Its duration says
+ *   nothing about the service.
+ * - `read`: it reads entries.
+ */
+export class RouteKind extends Context.Tag("causeway/RouteKind")<RouteKind, "monitoring" | "stream" | "read">() {}
+
 const decodedAsGiven = Symbol.for("causeway/DecodedAsGiven")
 
 /** Annotates a transformation that decodes every text as itself. */

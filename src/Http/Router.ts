@@ -3,7 +3,9 @@ import type { IncomingMessage } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import { Context, Option } from "effect"
 import { type ApiError, MethodNotAllowed, NotFound } from "./ApiError.ts"
+import { RouteKind } from "./Contract.ts"
 
 const route = Symbol("causeway/route")
 
@@ -201,6 +203,22 @@ export const routesOf = <Id extends string, Groups extends HttpApiGroup.HttpApiG
   const router = new Router<string>()
   for (const { endpoint } of endpointsOf(api)) router.add(endpoint.method, endpoint.path, label(endpoint.path))
   return router
+}
+
+/** Finds the kind of a route by its label and method; `undefined` for a route without one. */
+export type KindOf = (route: string, method: string) => Context.Tag.Service<RouteKind> | undefined
+
+/** The kinds of an api's routes: of the endpoint, or else of its group. */
+export const kindsOf = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+): KindOf => {
+  const kinds = new Map(
+    endpointsOf(api).map(({ endpoint, group }) => {
+      const kind = Context.getOption(Context.merge(group.annotations, endpoint.annotations), RouteKind)
+      return [`${endpoint.method} ${label(endpoint.path)}`, Option.getOrUndefined(kind)]
+    })
+  )
+  return (route, method) => kinds.get(`${method === "HEAD" ? "GET" : method} ${route}`)
 }
 
 /** The answer to a request that matches no route. */

@@ -18,7 +18,7 @@ import {
   UnprocessableContent
 } from "../Http/ApiError.ts"
 import { ReadAccess, WriteAccess } from "../Http/Auth/Api.ts"
-import { JsonBody, Part } from "../Http/Contract.ts"
+import { JsonBody, Part, RouteKind } from "../Http/Contract.ts"
 import * as Description from "./Description.ts"
 import {
   BatchHeaders,
@@ -149,6 +149,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(BadRequest.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.namespaces)
+      .annotate(RouteKind, "read")
   )
   .add(
     HttpApiEndpoint.get("tenants", "/tenants")
@@ -166,6 +167,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(BadRequest.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.list)
+      .annotate(RouteKind, "read")
   )
   .add(
     HttpApiEndpoint.get("get", "/kv/:namespace/:key")
@@ -178,6 +180,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(PreconditionFailed.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.get)
+      .annotate(RouteKind, "read")
   )
   .add(
     HttpApiEndpoint.put("set", "/kv/:namespace/:key")
@@ -224,6 +227,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .middleware(JsonBody)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.read)
+      .annotate(RouteKind, "read")
   )
   .add(
     HttpApiEndpoint.post("batch", "/batch")
@@ -252,6 +256,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(Gone.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.changes)
+      .annotate(RouteKind, "stream")
   )
   .add(
     HttpApiEndpoint.get("changesStream", "/changes/stream")
@@ -262,6 +267,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(Gone.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.changesStream)
+      .annotate(RouteKind, "stream")
   )
   .add(
     HttpApiEndpoint.get("changesSocket", "/changes/ws")
@@ -272,6 +278,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(Gone.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.changesSocket)
+      .annotate(RouteKind, "stream")
   )
   .addError(InternalServerError.Wire)
   .addError(ServiceUnavailable.Wire)

@@ -1,10 +1,9 @@
 /** How the console puts the samples of a node together, and where its plots have gaps. */
 import { assert, describe, it } from "vitest"
 import { added, type History, lastOf, plotted } from "../../src/Console/Overview/History.ts"
-import { figureNames, type Series } from "../../src/Operations/Activity/Model.ts"
+import { byFigure, type Series } from "../../src/Operations/Activity/Model.ts"
 
-const series = (...at: ReadonlyArray<number>): Series =>
-  ({ at, ...Object.fromEntries(figureNames.map(name => [name, at])) }) as unknown as Series
+const series = (...at: ReadonlyArray<number>): Series => ({ at, ...byFigure(() => at) })
 
 const known: History = { ...series(5, 10), since: 1 }
 

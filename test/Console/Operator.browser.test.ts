@@ -31,6 +31,35 @@ describeVisit("The console of an operator", visit => {
     await isFit()
   })
 
+  it("dims and dates what does not come any longer, and nothing else", async () => {
+    const region = (name: string) => page.getByRole("region", { name }).getByText(/^as of /)
+    const done = region("What the service does")
+    await page.route("**/activity?*", route => route.abort())
+    await done.waitFor()
+    await region("What the service holds").waitFor()
+    await page.getByText("The figures of the service do not arrive").waitFor()
+    // Of the tenants and the plots too, and not of the dependencies.
+    assert.strictEqual(await page.getByText(/^as of /).count(), 4)
+    await isFit()
+    await page.unroute("**/activity?*")
+    await done.waitFor({ state: "detached" })
+  })
+
+  it("has the long error of a dependency within its panel", async () => {
+    const error = `connect ECONNREFUSED ${"https://agents.example.com/".repeat(6)}`
+    await page.route("**/health", async route => {
+      const response = await route.fetch()
+      const report: { readonly dependencies: ReadonlyArray<object> } = await response.json()
+      const dependencies = report.dependencies.map(one => ({ ...one, status: "unhealthy", error }))
+      await route.fulfill({ response, json: { ...report, dependencies } })
+    })
+    await page.getByText(error).first().waitFor()
+    const widths = "(box => [box.scrollWidth, box.clientWidth])(document.querySelector('[aria-label=Dependencies]'))"
+    const [whole, seen] = await page.evaluate<[number, number]>(widths)
+    assert.isAtMost(whole, seen)
+    await page.unroute("**/health")
+  })
+
   it("says that it has no such page", async () => {
     await open("nosuchpage")
     await page.getByRole("heading", { name: "There is no such page" }).waitFor()
@@ -100,6 +129,21 @@ describeVisit("The console of an operator", visit => {
     })
   })
 
+  it("copies the key, or the value, in the row of a key", async () => {
+    await open("store", "cities")
+    const row = page.getByRole("list", { name: "Keys of cities" }).getByRole("listitem").filter({ hasText: "praha" })
+    for (const [what, expected] of [
+      ["Key", "praha"],
+      ["Value", '"Praha"']
+    ] as const) {
+      await row.hover()
+      await row.getByLabel("Copy").selectOption(what)
+      await eventually(async () =>
+        assert.strictEqual(await page.evaluate<string>("navigator.clipboard.readText()"), expected)
+      )
+    }
+  })
+
   it("has the sessions that wait first, and the gateway's records out of the way", async () => {
     await open("sessions")
     for (const text of ["/ask", "hello"]) {
@@ -116,6 +160,18 @@ describeVisit("The console of an operator", visit => {
     await page.getByRole("button", { name: "Failed" }).click()
     await page.getByText("No session has failed.").waitFor()
     await isFit()
+    // One that waits does not run.
+    await page.getByRole("button", { name: "Running" }).click()
+    await page.getByText("No session is running.").waitFor()
+
+    // Neither the title nor the id is of a session that is listed.
+    const id = /sessions\/([0-9a-f]{36})/.exec(page.url())?.[1] ?? ""
+    for (const text of ["hello", id]) {
+      await page.keyboard.press("Control+k")
+      await page.getByRole("combobox", { name: "Command" }).fill(text)
+      await page.getByRole("option", { name: /hello Session/ }).waitFor()
+      await page.keyboard.press("Escape")
+    }
 
     await open("feed")
     const hidden = page.getByText(/of the service hidden/)
@@ -124,6 +180,11 @@ describeVisit("The console of an operator", visit => {
     await page.getByLabel("Records of the service").check()
     await hidden.waitFor({ state: "detached" })
     await page.getByRole("listitem").filter({ hasText: "of the service" }).first().waitFor()
+    await page.getByLabel("Records of the service").uncheck()
+    await client().set("tenant:acme/threads", "a", 1)
+    await client().set("cities", "last", 1)
+    await page.getByRole("link", { name: /cities.*last/ }).waitFor()
+    assert.strictEqual(await page.getByRole("link", { name: /threads/ }).count(), 0)
     await isFit()
   })
 })

@@ -1,6 +1,6 @@
 /** The pages as the build makes them, and a service that serves them. */
 import { execFile } from "node:child_process"
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout } from "node:timers/promises"
 import { fileURLToPath, pathToFileURL } from "node:url"
@@ -8,6 +8,7 @@ import { promisify } from "node:util"
 import { brotliCompressSync } from "node:zlib"
 import { Effect } from "effect"
 import { inject } from "vitest"
+import { htmlOf, type PageName, pages } from "../../scripts/pageSources.ts"
 import { launch } from "../service/Command.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
@@ -25,16 +26,15 @@ const lock = (): boolean => {
 }
 
 /** A page with the head of the real one, and with one small script instead of what the build makes of the sources. */
-const writeSmallPage = (source: string, page: URL): void => {
+const writeSmallPage = (name: PageName, page: URL): void => {
   const script = Buffer.from(`export const lines = [${"0, ".repeat(1000)}]`)
   const assets = new URL("assets/", page)
   mkdirSync(assets, { recursive: true })
   writeFileSync(new URL("main-1.js.br", assets), brotliCompressSync(script))
-  const html = readFileSync(join(root, source, "index.html"), "utf8")
-  writeFileSync(new URL("index.html", page), html.replace("./Main.tsx", "./assets/main-1.js"))
+  writeFileSync(new URL("index.html", page), htmlOf(name).replace("./Main.tsx", "./assets/main-1.js"))
 }
 
-const small = { console: "src/Console", docs: "src/Console/Reference", chat: "src/ChatPage" } as const
+const names = Object.keys(pages) as ReadonlyArray<PageName>
 
 /**
  * Builds the pages where the compiled service looks for them. Test files that run side by side build them once.
@@ -48,10 +48,10 @@ export const buildPages = async (isWhole = true): Promise<void> => {
     if (isWhole) {
       await promisify(execFile)(process.execPath, ["--import", "tsx", "scripts/pages.ts", directory], { cwd: root })
     } else {
-      for (const [name, source] of Object.entries(small)) writeSmallPage(source, new URL(`${name}/`, builtPages()))
+      for (const name of names) writeSmallPage(name, new URL(`${name}/`, builtPages()))
     }
   }
-  const indexes = Object.keys(small).map(name => new URL(`${name}/index.html`, builtPages()))
+  const indexes = names.map(name => new URL(`${name}/index.html`, builtPages()))
   while (!indexes.every(index => existsSync(index))) await setTimeout(100)
 }
 

@@ -39,8 +39,8 @@ const allowed: Readonly<Record<string, number>> = {
   // The time of a backup, in its manifest, and in the name of the files that a restore moves aside.
   "Storage/Backup.ts": 1,
   "Storage/Backup/Restore.ts": 1,
-  // The time of the last report, and whether a time is of today.
-  "Console/Service/Health.ts": 1,
+  // The times of answers, and whether a time is of today.
+  "Console/Service/Source.ts": 1,
   "Console/Widgets/Text.ts": 2,
   // Times of samples.
   "Operations/Activity/Recorder.ts": 3,

@@ -1,8 +1,11 @@
 /** The live change feed, with a filter and a pause. */
+
 import { useEffect, useMemo, useState } from "preact/hooks"
+import { isOfGateway } from "../../Gateway/Protocol/Namespaces.ts"
 import { href } from "../Service/Navigation.ts"
+import { copiesOf } from "../Store/Entries.ts"
 import { Banner, Button } from "../Widgets/Controls.tsx"
-import { isOfService, Name } from "../Widgets/Names.tsx"
+import { Name } from "../Widgets/Names.tsx"
 import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
 import { count, counted, dateAndTime, shortTime, visible, visibleJson } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
@@ -12,7 +15,7 @@ type Filter = { readonly text: string; readonly op: "all" | SeenChange["op"]; re
 
 const matches = ({ hasOwn, op, text }: Filter, change: SeenChange): boolean =>
   (op === "all" || change.op === op) &&
-  (hasOwn || !isOfService(change.namespace)) &&
+  (hasOwn || !isOfGateway(change.namespace)) &&
   (text === "" || [change.namespace, change.key, change.actor].some(part => part.includes(text)))
 
 const Row = ({ change }: { readonly change: SeenChange }) => (
@@ -25,7 +28,7 @@ const Row = ({ change }: { readonly change: SeenChange }) => (
         {" /"}
       </span>
       <Name text={change.key} />
-      {isOfService(change.namespace) && <OfService />}
+      {isOfGateway(change.namespace) && <OfService />}
     </span>
     <span class="feed-value mono muted">{visibleJson(change.preview)}</span>
     <span class="feed-actor">{visible(change.actor)}</span>
@@ -60,7 +63,7 @@ export const Feed = () => {
   const [filter, setFilter] = useState<Filter>({ text: "", op: "all", hasOwn: false })
   const all = changes.shown.value
   const wanted = useMemo(() => all.filter(change => matches(filter, change)).reverse(), [all, filter])
-  const own = useMemo(() => all.filter(({ namespace }) => isOfService(namespace)).length, [all])
+  const own = useMemo(() => all.filter(({ namespace }) => isOfGateway(namespace)).length, [all])
   const isPaused = changes.isPaused.value
   const waiting = changes.waiting.value
   return (
@@ -117,6 +120,7 @@ export const Feed = () => {
             count={wanted.length}
             rowHeight={36}
             keyOf={index => wanted[index]?.seq ?? index}
+            copies={index => wanted[index] && copiesOf(wanted[index].namespace, wanted[index].key)}
             row={index => wanted[index] && <Row change={wanted[index]} />}
           />
         </>

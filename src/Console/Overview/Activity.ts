@@ -4,13 +4,12 @@ import type { Activity, Holdings, NodeActivity } from "../../Operations/Activity
 import { user } from "../Service/Connection.ts"
 import { routes } from "../Service/Page.ts"
 import { pause } from "../Service/Pause.ts"
+import { source, take } from "../Service/Source.ts"
 import { added, type History } from "./History.ts"
 
-/** The last answer; `undefined` before the first one. */
-export const activity = signal<Activity | undefined>(undefined)
-
-/** What the store held when it answered last. */
-export const holdings = signal<Holdings | undefined>(undefined)
+/** What each node did, and what the store holds. Either may be older than the other. */
+export const activity = source<Activity>()
+export const holdings = source<Holdings>()
 
 /** The last hour of each node that answers, by its id. */
 export const histories = signal<ReadonlyMap<string, History>>(new Map())
@@ -23,7 +22,7 @@ export const chosenNode = signal<string | undefined>(undefined)
 
 /** The node that is plotted. */
 export const plottedNode = computed((): NodeActivity | undefined => {
-  const nodes = activity.value?.nodes ?? []
+  const nodes = activity.value?.value.nodes ?? []
   return nodes.find(({ id }) => id === chosenNode.value) ?? nodes[0]
 })
 
@@ -34,17 +33,19 @@ const wholeSeconds = 3600
 /** More than has passed since the last answer, as clocks may differ. */
 const overlapSeconds = 30
 
+class Refused extends Error {}
+
 const read = async (credential: string, seconds: number): Promise<Activity> => {
   const response = await fetch(`${routes.activity}?seconds=${seconds}`, {
     cache: "no-store",
     headers: { authorization: `Bearer ${credential}` },
     signal: AbortSignal.timeout(timeoutMs)
   })
-  if (!response.ok) throw new Error(`The service answers ${response.status} without its figures`)
+  if (!response.ok) throw new Refused(`The service answers ${response.status} without its figures`)
   return response.json()
 }
 
-const take = (found: Activity): void => {
+const add = (found: Activity): void => {
   const known = histories.peek()
   const answering = found.nodes.flatMap(({ id, series, since }) =>
     series === undefined || since === undefined ? [] : [[id, added(known.get(id), since, series)] as const]
@@ -55,8 +56,8 @@ const take = (found: Activity): void => {
     return series === undefined && history !== undefined ? [[id, history] as const] : []
   })
   histories.value = new Map([...answering, ...silent])
-  if (found.holdings !== null) holdings.value = found.holdings
-  activity.value = found
+  take(holdings, found.holdings)
+  take(activity, found)
 }
 
 /** Polls until the signal is aborted, while the page is visible and the user has a key of the store. */
@@ -69,12 +70,13 @@ export const watchActivity = async (ended: AbortSignal): Promise<void> => {
       const passed = answeredAt === undefined ? wholeSeconds : (performance.now() - answeredAt) / 1000
       const startedAt = performance.now()
       try {
-        take(await read(value.credential, Math.min(wholeSeconds, Math.ceil(passed) + overlapSeconds)))
+        add(await read(value.credential, Math.min(wholeSeconds, Math.ceil(passed) + overlapSeconds)))
         answeredAt = startedAt
         activityProblem.value = ""
       } catch (error) {
-        // Of a service that does not answer, the health reports it.
-        activityProblem.value = error instanceof TypeError ? "" : String(error instanceof Error ? error.message : error)
+        take(holdings, null)
+        take(activity, null)
+        activityProblem.value = error instanceof Refused ? error.message : "The figures of the service do not arrive"
       }
     }
     await pause(intervalMs, ended)

@@ -1,5 +1,5 @@
 /** The samples of a node as plots need them: the answers of the service put together, with gaps. */
-import { type FigureName, figureNames, keptMs, type Series } from "../../Operations/Activity/Model.ts"
+import { type ByFigure, byFigure, type FigureName, keptMs, type Series } from "../../Operations/Activity/Model.ts"
 
 /** Samples, the oldest first. */
 export interface History extends Series {
@@ -7,44 +7,27 @@ export interface History extends Series {
   readonly since: number
 }
 
-const indices = (series: Series, isWanted: (at: number) => boolean): ReadonlyArray<number> =>
-  series.at.flatMap((at, index) => (isWanted(at) ? [index] : []))
-
-const picked = (series: Series, chosen: ReadonlyArray<number>): Series =>
-  Object.fromEntries(
-    (["at", ...figureNames] as const).map(name => [name, chosen.map(index => series[name][index] ?? null)])
-  ) as unknown as Series
-
-const joined = (earlier: Series, later: Series): Series =>
-  Object.fromEntries(
-    (["at", ...figureNames] as const).map(name => [name, [...earlier[name], ...later[name]]])
-  ) as unknown as Series
+/** The samples that are wanted by their times. */
+const only = (series: Series, isWanted: (at: number) => boolean): Series => {
+  const chosen = series.at.flatMap((at, index) => (isWanted(at) ? [index] : []))
+  const picked = <A>(values: ReadonlyArray<A>) => chosen.map(index => values[index]!)
+  return { at: picked(series.at), ...byFigure(name => picked(series[name])) }
+}
 
 /** Adds samples that are later than those that are known. A node that was set back starts again. */
 export const added = (known: History | undefined, since: number, series: Series): History => {
   const last = known?.at.at(-1) ?? 0
   const end = series.at.at(-1) ?? last
   if (known === undefined || end < last) return { ...series, since }
-  const whole = joined(
-    known,
-    picked(
-      series,
-      indices(series, at => at > last)
-    )
-  )
-  return {
-    ...picked(
-      whole,
-      indices(whole, at => at > end - keptMs)
-    ),
-    since
-  }
+  const isKept = (at: number) => at > end - keptMs
+  const [kept, later] = [only(known, isKept), only(series, at => at > last && isKept(at))]
+  return { since, at: [...kept.at, ...later.at], ...byFigure(name => [...kept[name], ...later[name]]) }
 }
 
 export interface Plotted {
   /** Epoch milliseconds. */
   readonly times: ReadonlyArray<number>
-  readonly values: Readonly<Record<FigureName, ReadonlyArray<number | null>>>
+  readonly values: ByFigure<ReadonlyArray<number | null>>
 }
 
 /**
@@ -65,10 +48,7 @@ export const plotted = (history: History | undefined, from: number, to: number, 
   }
   times.push(to)
   chosen.push(-1)
-  const values = Object.fromEntries(
-    figureNames.map(name => [name, chosen.map(index => history?.[name][index] ?? null)])
-  ) as unknown as Plotted["values"]
-  return { times, values }
+  return { times, values: byFigure(name => chosen.map(index => history?.[name][index] ?? null)) }
 }
 
 /** The last value of a figure; `NaN` without one. */

@@ -1,10 +1,11 @@
 /** What the service holds, and its nodes. */
 import type { ComponentChildren } from "preact"
-import type { FigureName, NodeActivity, TenantNumber } from "../../Operations/Activity/Model.ts"
+import type { FigureName, NodeActivity, SessionCounts, TenantNumber } from "../../Operations/Activity/Model.ts"
 import { href } from "../Service/Navigation.ts"
 import { cutMiddle } from "../Widgets/Names.tsx"
 import { bytes, count, dateAndTime, millis, short, visible } from "../Widgets/Text.ts"
 import { activity, chosenNode, histories, holdings, plottedNode } from "./Activity.ts"
+import { Dated } from "./Dated.tsx"
 import { lastOf } from "./History.ts"
 
 interface TileProps {
@@ -27,7 +28,7 @@ const Tile = ({ link, name, note, tone, value }: TileProps) => (
 
 /** The last values of a figure, of all nodes that answer. */
 const valuesOf = (name: FigureName): ReadonlyArray<number> =>
-  (activity.value?.nodes ?? [])
+  (activity.value?.value.nodes ?? [])
     .filter(({ isAnswering }) => isAnswering)
     .map(({ id }) => lastOf(histories.value.get(id), name))
     .filter(Number.isFinite)
@@ -38,7 +39,7 @@ const sum = (name: FigureName): number => {
 }
 
 const sizes = (name: "databaseBytes" | "diskFreeBytes" | "diskSizeBytes"): ReadonlyArray<number> =>
-  (activity.value?.nodes ?? []).flatMap(node => {
+  (activity.value?.value.nodes ?? []).flatMap(node => {
     const size = node[name]
     return size === undefined || size === null ? [] : [size]
   })
@@ -53,61 +54,65 @@ const Disk = () => {
   return <Tile name="Free disk" value={bytes(free)} note={`of ${bytes(whole)}`} tone={tone} />
 }
 
-const Sessions = () => {
-  const sessions = holdings.value?.sessions
-  if (sessions === undefined || sessions === null) return null
-  const { failed, isComplete, running, total, waiting } = sessions
-  const least = isComplete ? "" : "≥ "
+/** A number that is counted up to a limit. */
+const atMost = (value: number, isComplete: boolean): string => `${count(value)}${isComplete ? "" : "+"}`
+
+const Sessions = ({ failed, isComplete, running, total, waiting }: SessionCounts) => {
   const link = (only: string) => `${href("sessions")}?only=${only}`
+  const shown = (value: number) => atMost(value, isComplete)
+  const [warn, bad] = [waiting > 0 ? "warn" : undefined, failed > 0 ? "bad" : undefined] as const
   return (
     <>
-      <Tile name="Sessions" value={`${least}${count(total)}`} link={href("sessions")} />
-      <Tile name="Running" value={`${least}${count(running)}`} link={link("running")} />
-      <Tile
-        name="Waiting"
-        value={`${least}${count(waiting)}`}
-        tone={waiting > 0 ? "warn" : undefined}
-        link={link("waiting")}
-      />
-      <Tile
-        name="Failed"
-        value={`${least}${count(failed)}`}
-        tone={failed > 0 ? "bad" : undefined}
-        link={link("failed")}
-      />
+      <Tile name="Sessions" value={shown(total)} link={href("sessions")} />
+      <Tile name="Running" value={shown(running)} link={link("running")} />
+      <Tile name="Waiting" value={shown(waiting)} tone={warn} link={link("waiting")} />
+      <Tile name="Failed" value={shown(failed)} tone={bad} link={link("failed")} />
     </>
   )
 }
 
-/** The numbers of the whole service. */
-export const Tiles = () => {
-  const held = holdings.value
-  const isKnown = held !== undefined
-  const least = held?.isComplete === false ? "≥ " : ""
-  const shown = (value: number | undefined) => (isKnown ? `${least}${count(value ?? 0)}` : "–")
+const Held = () => {
+  const held = holdings.value?.value
+  const shown = (value: number | undefined) => (value === undefined ? "–" : atMost(value, held?.isComplete !== false))
   return (
-    <section class="panel" aria-label="What the service holds">
+    <Dated of={holdings.value} label="What the service holds">
       <dl class="tiles">
         <Tile name="Entries" value={shown(held?.entries)} link={href("store")} />
         <Tile name="Namespaces" value={shown(held?.namespaces)} />
         <Tile name="Tenants" value={shown(held?.tenants)} />
+        {held != null && held.sessions !== null && <Sessions {...held.sessions} />}
+      </dl>
+    </Dated>
+  )
+}
+
+/** What the nodes do. A credential that is limited to a tenant gets nothing of them. */
+const Done = () => {
+  const lags = valuesOf("lag")
+  if (activity.value?.value.nodes.length === 0) return null
+  return (
+    <Dated of={activity.value} label="What the service does">
+      <dl class="tiles">
+        <Tile name="Reads" value={`${short(sum("reads"))}/s`} />
+        <Tile name="Writes" value={`${short(sum("writes"))}/s`} />
+        <Tile name="Followers" value={short(sum("followers"))} />
+        <Tile name="Longest lag" value={lags.length === 0 ? "–" : short(Math.max(...lags))} note="changes" />
         {sizes("databaseBytes").length > 0 && (
           <Tile name="Database" value={bytes(Math.max(...sizes("databaseBytes")))} />
         )}
         <Disk />
-        <Tile name="Reads" value={`${short(sum("reads"))}/s`} />
-        <Tile name="Writes" value={`${short(sum("writes"))}/s`} />
-        <Sessions />
-        <Tile name="Followers" value={short(sum("followers"))} />
-        <Tile
-          name="Longest lag"
-          value={valuesOf("lag").length === 0 ? "–" : short(Math.max(...valuesOf("lag")))}
-          note="changes"
-        />
       </dl>
-    </section>
+    </Dated>
   )
 }
+
+/** The numbers of the whole service. */
+export const Tiles = () => (
+  <div class="overview-panels">
+    <Held />
+    <Done />
+  </div>
+)
 
 const Ranking = ({ list, title }: { readonly title: string; readonly list: ReadonlyArray<TenantNumber> }) => (
   <div class="ranking">
@@ -133,18 +138,18 @@ const Ranking = ({ list, title }: { readonly title: string; readonly list: Reado
 )
 
 export const Largest = () => {
-  const held = holdings.value
-  if (held === undefined || held.tenants === 0) return null
+  const held = holdings.value?.value
+  if (held === undefined || held.largest.entries.length === 0) return null
   const { entries, namespaces, sessions } = held.largest
   return (
-    <section class="panel">
+    <Dated of={holdings.value}>
       <h2>Largest tenants</h2>
       <div class="rankings">
         <Ranking title="Entries" list={entries} />
         <Ranking title="Namespaces" list={namespaces} />
         {held.sessions !== null && <Ranking title="Sessions" list={sessions} />}
       </div>
-    </section>
+    </Dated>
   )
 }
 
@@ -185,10 +190,10 @@ const columns = ["Requests/s", "Writes/s", "p99", "Event loop", "Memory"]
 
 /** The nodes that share the database; nothing if there is one. */
 export const Nodes = () => {
-  const { nodes = [], unlisted = 0 } = activity.value ?? {}
+  const { nodes = [], unlisted = 0 } = activity.value?.value ?? {}
   if (nodes.length + unlisted < 2) return null
   return (
-    <section class="panel">
+    <Dated of={activity.value}>
       <h2>Nodes</h2>
       <div class="table-box" tabIndex={0} role="region" aria-label="Nodes">
         <table class="table">
@@ -217,6 +222,6 @@ export const Nodes = () => {
           <code>NODE_ADDRESS</code> and <code>NODE_SECRET</code>.
         </p>
       )}
-    </section>
+    </Dated>
   )
 }

@@ -1,12 +1,13 @@
 /** The state of the service: its health, its dependencies, what it holds, and its activity. */
-import type { ComponentChildren } from "preact"
+import { type ComponentChildren, Fragment } from "preact"
 import type { BreakerState } from "../../Operations/Activity/Model.ts"
 import { user } from "../Service/Connection.ts"
-import { type Dependency, health, healthAt, isReachable, isStoreReady, type Status } from "../Service/Health.ts"
+import { type Dependency, health, isReachable, isStoreReady, type Status } from "../Service/Health.ts"
 import { routes } from "../Service/Page.ts"
 import { Banner } from "../Widgets/Controls.tsx"
-import { bytes, count, duration, millis, timeOrDate } from "../Widgets/Text.ts"
+import { bytes, count, duration, millis } from "../Widgets/Text.ts"
 import { activity, activityProblem } from "./Activity.ts"
+import { Dated } from "./Dated.tsx"
 import { Largest, Nodes, Tiles } from "./Holdings.tsx"
 import { Plots } from "./Plots.tsx"
 
@@ -33,15 +34,12 @@ const Fact = ({ children, name }: { readonly name: string; readonly children: Co
 )
 
 const Summary = () => {
-  const report = health.value
+  const report = health.value?.value
   if (isReachable.value === false) {
     return (
       <section class="panel summary" data-tone="bad" role="status">
         <h2>The service does not answer</h2>
-        <p class="muted">
-          {healthAt.value !== undefined && <>What is below is as of {timeOrDate(healthAt.value)}. </>}
-          The page tries again every one to two seconds.
-        </p>
+        <p class="muted">The page tries again every one to two seconds.</p>
       </section>
     )
   }
@@ -91,19 +89,19 @@ interface Row {
 const titleOf = (name: string): string => names[name] ?? name.replace(/^agent_platform\//, "Agent ")
 
 const Dependencies = () => {
-  const dependencies = [...store(), ...(health.value?.dependencies ?? [])]
+  const dependencies = [...store(), ...(health.value?.value.dependencies ?? [])]
   const rows = new Map<string, Row>()
   for (const dependency of dependencies) rows.set(dependency.name, { dependency })
-  for (const { address, agentType } of activity.value?.agents ?? []) {
+  for (const { address, agentType } of activity.value?.value.agents ?? []) {
     const name = agentType === null ? "agent_platform" : `agent_platform/${agentType}`
     rows.set(name, { ...rows.get(name), address })
   }
-  for (const breaker of activity.value?.nodes[0]?.breakers ?? []) {
+  for (const breaker of activity.value?.value.nodes[0]?.breakers ?? []) {
     const known = rows.get(breaker.name)
     if (isShown(breaker, known !== undefined)) rows.set(breaker.name, { ...known, breaker: breaker.state })
   }
   return (
-    <section class="panel">
+    <Dated of={health.value}>
       <h2>Dependencies</h2>
       {rows.size === 0 ? (
         <p class="muted pad">None configured.</p>
@@ -122,46 +120,50 @@ const Dependencies = () => {
             </thead>
             <tbody>
               {[...rows].map(([name, { address, breaker, dependency }]) => (
-                <tr key={name}>
-                  <th scope="row">
-                    {titleOf(name)}
-                    {address !== undefined && <div class="address">{address}</div>}
-                  </th>
-                  <td>
-                    {dependency === undefined ? (
-                      <span class="muted">not probed</span>
-                    ) : (
-                      <>
-                        <span class={`badge ${toneOf[dependency.status]}`}>{dependency.status}</span>{" "}
-                        <span class="muted">{dependency.error}</span>
-                      </>
-                    )}
-                  </td>
-                  <td>
-                    {breaker === undefined ? (
-                      <span class="muted">{unbroken.has(name) || activity.value !== undefined ? "none" : "–"}</span>
-                    ) : (
-                      <span class={`badge ${toneOf[breaker]}`}>{breaker}</span>
-                    )}
-                  </td>
-                  <td class="number">{dependency?.latencyMs === undefined ? "" : millis(dependency.latencyMs)}</td>
-                </tr>
+                <Fragment key={name}>
+                  <tr>
+                    <th scope="row">
+                      {titleOf(name)}
+                      {address !== undefined && <div class="address">{address}</div>}
+                    </th>
+                    <td>
+                      {dependency === undefined ? (
+                        <span class="muted">not probed</span>
+                      ) : (
+                        <span class={`badge ${toneOf[dependency.status]}`}>{dependency.status}</span>
+                      )}
+                    </td>
+                    <td data-stale={activity.value?.isOld}>
+                      {breaker === undefined ? (
+                        <span class="muted">{unbroken.has(name) || activity.value !== undefined ? "none" : "–"}</span>
+                      ) : (
+                        <span class={`badge ${toneOf[breaker]}`}>{breaker}</span>
+                      )}
+                    </td>
+                    <td class="number">{dependency?.latencyMs === undefined ? "" : millis(dependency.latencyMs)}</td>
+                  </tr>
+                  {dependency?.error !== undefined && (
+                    <tr class="problem">
+                      <td colSpan={4}>{dependency.error}</td>
+                    </tr>
+                  )}
+                </Fragment>
               ))}
             </tbody>
           </table>
         </div>
       )}
-    </section>
+    </Dated>
   )
 }
 
 const hasFigures = (): boolean => routes.activity !== undefined && user.value?.store !== "none"
 
 export const Overview = () => (
-  <div class="scroll-view overview" data-stale={isReachable.value === false}>
+  <div class="scroll-view overview">
     <h1 class="visually-hidden">Overview</h1>
     <Summary />
-    <Banner tone="warn" text={activityProblem.value} />
+    <Banner tone="warn" text={isReachable.value === false ? "" : activityProblem.value} />
     {hasFigures() && <Tiles />}
     <div class="overview-panels">
       <Dependencies />

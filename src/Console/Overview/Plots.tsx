@@ -5,7 +5,8 @@ import type { FigureName } from "../../Operations/Activity/Model.ts"
 import { cutMiddle } from "../Widgets/Names.tsx"
 import { bytes, dateAndTime, millis, short } from "../Widgets/Text.ts"
 import { activity, chosenNode, histories, plottedNode } from "./Activity.ts"
-import { lastOf, plotted } from "./History.ts"
+import { Dated } from "./Dated.tsx"
+import { type History, lastOf, plotted } from "./History.ts"
 import { Plot, type PlotProps } from "./Plot.tsx"
 
 const perSecond = (value: number): string => `${short(value)}/s`
@@ -59,7 +60,7 @@ const range = signal<keyof typeof ranges>("60")
 const gap = 2.5
 
 const Choices = () => {
-  const nodes = activity.value?.nodes ?? []
+  const nodes = activity.value?.value.nodes ?? []
   return (
     <div class="plot-choices">
       <h2>Last {ranges[range.value]}</h2>
@@ -97,28 +98,33 @@ const Choices = () => {
   )
 }
 
-/** When the recording began, if that is within the range. */
-const Since = ({ from, since }: { readonly since: number | undefined; readonly from: number }) =>
-  since === undefined || since <= from ? null : (
-    <p class="muted plot-note">The service has started at {dateAndTime(since)} and has no earlier samples.</p>
+/** When the recording began, if that is within the range. The page may have the samples of an earlier run. */
+const Since = ({ from, history }: { readonly history: History | undefined; readonly from: number }) =>
+  history === undefined || history.since <= from ? null : (
+    <p class="muted plot-note">
+      The service has started at {dateAndTime(history.since)} and{" "}
+      {(history.at[0] ?? history.since) < history.since
+        ? "keeps no samples of its earlier run, which this page still has."
+        : "has no earlier samples."}
+    </p>
   )
 
 export const Plots = () => {
-  const found = activity.value
+  const found = activity.value?.value
+  const isSilent = plottedNode.value?.isAnswering === false
   const history = histories.value.get(plottedNode.value?.id ?? "")
-  const to = Math.max(
-    (history?.at.at(-1) ?? 0) + 1,
-    plottedNode.value?.isAnswering === false ? 0 : (found?.at ?? Date.now())
-  )
+  const to = Math.max((history?.at.at(-1) ?? 0) + 1, isSilent ? 0 : (found?.at ?? Date.now()))
   const from = to - Number(range.value) * 60_000
   const { times, values } = useMemo(
     () => plotted(history, from, to, (found?.intervalMs ?? 5000) * gap),
     [history, from, to]
   )
+  // A credential that is limited to a tenant gets nothing of nodes.
+  if (found?.nodes.length === 0) return null
   return (
-    <section class="plots-section" aria-label="Activity">
+    <Dated of={activity.value} isOld={isSilent} class="plots-section" label="Activity">
       <Choices />
-      <Since since={history?.since} from={from} />
+      <Since history={history} from={from} />
       <div class="plots">
         {plots.map(({ colors, ...plot }) => (
           <Plot
@@ -133,6 +139,6 @@ export const Plots = () => {
           />
         ))}
       </div>
-    </section>
+    </Dated>
   )
 }

@@ -1,10 +1,11 @@
 /** The commands of the palette: where to go, what to copy, and the theme. */
+import { RequestRefused, type Session } from "../../Client/Client.ts"
 import { listPage, namespacePage } from "../../Client/Reads.ts"
-import { requests, user } from "../Service/Connection.ts"
+import { requests, sessions, user } from "../Service/Connection.ts"
 import { type Copy, ofEntry, ofNamespace, ofSession } from "../Service/Copies.ts"
 import { afterGuards, go, route } from "../Service/Navigation.ts"
 import { signOut } from "../Service/Page.ts"
-import { listed } from "../Sessions/SessionList.ts"
+import { maxSessions, readSessions } from "../Sessions/SessionList.ts"
 import { remembered } from "../Store/Namespaces/Namespaces.ts"
 import { place } from "../Widgets/CopyMenu.tsx"
 import { chooseTheme, themes } from "../Widgets/Shell.tsx"
@@ -58,27 +59,43 @@ export const commandsOf = (
   ].filter(({ title }) => contains(title, wanted))
   if (wanted === "") return fixed
   const namespaces = user.value?.store === "none" ? [] : remembered.value.filter(name => contains(name, wanted))
-  const sessions = listed.value.filter(({ id, title }) => contains(title, wanted) || id.startsWith(wanted))
-  return [
-    ...namespaces.slice(0, most).map(name => goTo("Namespace", visible(name), "store", name)),
-    ...sessions.slice(0, most).map(({ id, title }) => goTo("Session", visible(title) || id, "sessions", id)),
-    ...fixed
-  ]
+  return [...namespaces.slice(0, most).map(name => goTo("Namespace", visible(name), "store", name)), ...fixed]
 }
 
 type NamespacePage = Awaited<ReturnType<typeof namespacePage>>
 
-/** The first namespaces, which are read once for each time that the palette is opened. */
+/** What is read once for each time that the palette is opened. */
 let first: Promise<NamespacePage> | undefined
+let known: Promise<ReadonlyMap<string, Session>> | undefined
 
 export const forget = (): void => {
   first = undefined
+  known = undefined
 }
 
 const firstPage = (): Promise<NamespacePage> => {
   first ??= namespacePage(requests.value, {}, undefined)
   first.catch(forget)
   return first
+}
+
+/** Whether a text has the form of an id of a session. */
+const isId = (text: string): boolean => /^[0-9a-f]{36}$/.test(text)
+
+/** Sessions by their title or a part of their id: the last active ones, and any one by its whole id. */
+const sessionsOf = async (wanted: string, signal: AbortSignal): Promise<ReadonlyArray<Session>> => {
+  const { value: opened } = sessions
+  if (opened === undefined) return []
+  known ??= readSessions(opened, "all", maxSessions)
+  known.catch(forget)
+  const found = [...(await known).values()].filter(({ id, title }) => contains(title, wanted) || contains(id, wanted))
+  if (found.length > 0 || !isId(wanted)) return found.slice(0, most)
+  try {
+    return [await opened.get(wanted, { signal })]
+  } catch (error) {
+    if (error instanceof RequestRefused && error.code === "not_found") return []
+    throw error
+  }
 }
 
 const namespacesOf = async (wanted: string, signal: AbortSignal): Promise<ReadonlyArray<string>> => {
@@ -95,18 +112,21 @@ const namespacesOf = async (wanted: string, signal: AbortSignal): Promise<Readon
     .slice(0, most)
 }
 
-/** Namespaces that contain a text, and keys of the open one that start with it. */
+/** Namespaces and sessions that contain a text, and keys of the open namespace that start with it. */
 export const find = async (text: string, signal: AbortSignal): Promise<ReadonlyArray<Command>> => {
   const wanted = text.trim()
-  if (wanted === "" || user.value?.store === "none") return []
+  if (wanted === "") return []
+  const hasStore = user.value?.store !== "none"
   const [view, namespace] = route.value
-  const isOpen = view === "store" && namespace !== undefined
-  const [names, keys] = await Promise.all([
-    namespacesOf(wanted, signal),
-    isOpen ? listPage(requests.value, namespace, { prefix: wanted, limit: most, signal }, undefined, true) : undefined
+  const isOpen = hasStore && view === "store" && namespace !== undefined
+  const [names, keys, found] = await Promise.all([
+    hasStore ? namespacesOf(wanted, signal) : [],
+    isOpen ? listPage(requests.value, namespace, { prefix: wanted, limit: most, signal }, undefined, true) : undefined,
+    sessionsOf(wanted, signal)
   ])
   return [
     ...names.map(name => goTo("Namespace", visible(name), "store", name)),
-    ...(keys?.items ?? []).map(({ key }) => goTo("Key", visible(key), "store", namespace ?? "", key))
+    ...(keys?.items ?? []).map(({ key }) => goTo("Key", visible(key), "store", namespace ?? "", key)),
+    ...found.map(({ id, title }) => goTo("Session", visible(title) || id, "sessions", id))
   ]
 }

@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals"
 import { routes } from "./Page.ts"
 import { pause, retryNow } from "./Pause.ts"
+import { source, take } from "./Source.ts"
 
 export type Status = "ok" | "degraded" | "unhealthy"
 
@@ -21,13 +22,10 @@ interface Report {
   readonly version: string
 }
 
-export const health = signal<Report | undefined>(undefined)
+export const health = source<Report>()
 
 /** Whether the service has answered the last request; `undefined` before the first one. */
 export const isReachable = signal<boolean | undefined>(undefined)
-
-/** When the service answered last, in epoch milliseconds. */
-export const healthAt = signal<number | undefined>(undefined)
 
 /** Whether the store is ready, which the health does not include; `undefined` at first, and without the route. */
 export const isStoreReady = signal<boolean | undefined>(undefined)
@@ -92,14 +90,12 @@ const poll = async (): Promise<void> => {
   const wasUnreachable = isReachable.value === false
   try {
     const [report, isReady] = await Promise.all([read(routes.health), readStore()])
-    if (typeof report.status === "string") {
-      health.value = report
-      healthAt.value = Date.now()
-    }
     isReachable.value = typeof report.status === "string"
+    take(health, isReachable.value ? report : null)
     isStoreReady.value = isReady
   } catch {
     isReachable.value = false
+    take(health, null)
   }
   if (wasUnreachable && isReachable.value) retryNow()
 }

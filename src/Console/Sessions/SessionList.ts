@@ -10,7 +10,7 @@ import { pause } from "../Service/Pause.ts"
 export const filters = {
   all: { title: "All", query: {} },
   waiting: { title: "Waiting", query: { waiting: true } },
-  running: { title: "Running", query: { running: true } },
+  running: { title: "Running", query: { running: true, waiting: false } },
   failed: { title: "Failed", query: { failed: true } },
   idle: { title: "Idle", query: { waiting: false, running: false, failed: false } }
 } as const
@@ -36,20 +36,21 @@ export const listedFilter = signal<Filter | undefined>(undefined)
 /** The number of sessions that wait for a person; `undefined` while it is not known. */
 export const waitingCount = signal<number | undefined>(undefined)
 
-const maxSessions = 2000
+/** The sessions that are listed. Others are found by their ids. */
+export const maxSessions = 2000
 
 /** The sessions that wait and are listed first, in all lists. Their number is shown up to this one. */
 export const maxWaiting = 100
 
 /** Reads sessions, the last active first. One that is active in the meantime comes again. */
-const read = async (
+export const readSessions = async (
   sessions: Sessions,
   filter: Filter,
   most: number,
-  signal: AbortSignal
+  signal?: AbortSignal
 ): Promise<ReadonlyMap<string, Session>> => {
   const all = new Map<string, Session>()
-  for await (const page of sessions.list({ signal, order: "activity", ...filters[filter].query })) {
+  for await (const page of sessions.list({ ...(signal && { signal }), order: "activity", ...filters[filter].query })) {
     for (const session of page.sessions) all.set(session.id, session)
     if (all.size >= most) break
   }
@@ -59,9 +60,10 @@ const read = async (
 /** Reads the list again: the sessions that wait for a person first, then the others. */
 export const refreshSessions = async (sessions: Sessions, filter: Filter, signal: AbortSignal): Promise<void> => {
   try {
-    const waiting = await read(sessions, "waiting", filter === "waiting" ? maxSessions : maxWaiting, signal)
+    const waiting = await readSessions(sessions, "waiting", filter === "waiting" ? maxSessions : maxWaiting, signal)
     waitingCount.value = waiting.size
-    const others = filter === "waiting" ? new Map<string, Session>() : await read(sessions, filter, maxSessions, signal)
+    const others =
+      filter === "waiting" ? new Map<string, Session>() : await readSessions(sessions, filter, maxSessions, signal)
     listed.value = [
       ...(filter === "all" ? new Map([...waiting, ...others]) : filter === "waiting" ? waiting : others).values()
     ]
@@ -83,7 +85,7 @@ export const watchWaiting = async (ended: AbortSignal): Promise<void> => {
     const { value } = sessions
     if (value !== undefined && !document.hidden) {
       try {
-        waitingCount.value = (await read(value, "waiting", maxWaiting, ended)).size
+        waitingCount.value = (await readSessions(value, "waiting", maxWaiting, ended)).size
       } catch {
         // The view of the sessions reports it.
       }

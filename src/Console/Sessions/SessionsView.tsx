@@ -14,8 +14,10 @@ import {
   user,
   useSessionToken
 } from "../Service/Connection.ts"
+import { ofSession } from "../Service/Copies.ts"
 import { go, href, route } from "../Service/Navigation.ts"
 import { Banner, Button, FailureNote } from "../Widgets/Controls.tsx"
+import { place } from "../Widgets/CopyMenu.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { now, useAttempt } from "../Widgets/Hooks.ts"
 import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
@@ -177,6 +179,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
         count={shown.length}
         rowHeight={54}
         keyOf={index => shown[index]?.id ?? index}
+        copies={index => shown[index] && { copies: ofSession(place(), shown[index].id) }}
         row={index => shown[index] && <SessionRow session={shown[index]} isPresent={shown[index].id === present} />}
       />
       <ListFoot isLive={isGatewayConnected.value}>{counted(shown.length, "session", "sessions")}</ListFoot>

@@ -5,6 +5,8 @@ import { textOf } from "../../Client/Errors.ts"
 import { epochOf, segment } from "../../Client/Requests.ts"
 import { compact, parse } from "../JsonText.ts"
 import { client, drain, requests } from "../Service/Connection.ts"
+import { ofEntry } from "../Service/Copies.ts"
+import { type CopyProps, place } from "../Widgets/CopyMenu.tsx"
 import type { HistoryPage, TextChange, TextEntry, WrittenExpiry } from "./OpenEntry.ts"
 
 /** The actor of writes in the change log, unless the credential names one. */
@@ -27,6 +29,12 @@ export const readText = async (
     throw error
   }
 }
+
+/** What can be copied of an entry, and its value as it is when it is copied. */
+export const copiesOf = (namespace: string, key: string): CopyProps => ({
+  copies: ofEntry(place(), namespace, key),
+  value: async () => (await readText(namespace, key))?.value ?? Promise.reject(new Error("This entry does not exist"))
+})
 
 /** Sets an entry. Fails with `PreconditionFailed` unless the entry is at the version; version 0 means absent. */
 export const writeText = (

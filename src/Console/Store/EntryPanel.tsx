@@ -1,5 +1,7 @@
 /** One entry: its value in the editor, its version, its expiry and its history. */
+
 import { type Dispatch, type StateUpdater, useMemo, useState } from "preact/hooks"
+import { isOfGateway } from "../../Gateway/Protocol/Namespaces.ts"
 import { format, problemOf } from "../JsonText.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { ofEntry } from "../Service/Copies.ts"
@@ -8,7 +10,6 @@ import { Banner, Button, Icon } from "../Widgets/Controls.tsx"
 import { CopyMenu, place } from "../Widgets/CopyMenu.tsx"
 import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
 import { now, useGuard } from "../Widgets/Hooks.ts"
-import { isOfService } from "../Widgets/Names.tsx"
 import { PaneHead, Tabs } from "../Widgets/Pane.tsx"
 import { ago, bytes, dateAndTime, isolated, visible } from "../Widgets/Text.ts"
 import { Diff } from "../Widgets/VisibleText.tsx"
@@ -157,7 +158,7 @@ const OfService = ({ isUnlocked, onUnlock }: { readonly isUnlocked: boolean; rea
   <p class="banner warn" role="status">
     <Icon name="warning" />
     <span class="grow">
-      The gateway keeps a session in this entry. A change or a deletion changes the session, also while it is running.
+      This entry is a record of the gateway. A change or a deletion changes a session, also while it is running.
     </span>
     {canWrite.value && !isUnlocked && <Button text="Edit anyway" look="small" onClick={onUnlock} />}
   </p>
@@ -166,7 +167,7 @@ const OfService = ({ isUnlocked, onUnlock }: { readonly isUnlocked: boolean; rea
 export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const [isUnlocked, setUnlocked] = useState(false)
   const [isCreating, setCreating] = useState(false)
-  const isOwn = isOfService(namespace)
+  const isOwn = isOfGateway(namespace)
   const isEditable = canWrite.value && (!isOwn || isUnlocked)
   const editing = useEntryDraft(namespace, entryKey)
   const { dispatch, draft, problem, stored } = editing

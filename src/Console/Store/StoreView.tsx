@@ -1,15 +1,18 @@
 /** The entries of the store: namespaces, their keys, and one entry. */
+
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
+import { isOfGateway } from "../../Gateway/Protocol/Namespaces.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { ofNamespace } from "../Service/Copies.ts"
 import { href, route } from "../Service/Navigation.ts"
 import { Button, IconButton } from "../Widgets/Controls.tsx"
 import { CopyMenu, place } from "../Widgets/CopyMenu.tsx"
 import { now, useDebounced } from "../Widgets/Hooks.ts"
-import { cutMiddle, isOfService, Name } from "../Widgets/Names.tsx"
+import { cutMiddle, Name } from "../Widgets/Names.tsx"
 import { ListFoot, PaneHead, SearchField } from "../Widgets/Pane.tsx"
 import { ago, count, counted, isolated, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
+import { copiesOf } from "./Entries.ts"
 import { EntryPanel } from "./EntryPanel.tsx"
 import { KeyList } from "./KeyList.ts"
 import { NamespacePane } from "./Namespaces/NamespacePane.tsx"
@@ -30,7 +33,7 @@ interface KeyPaneProps {
 const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
   const [dialog, setDialog] = useState<"new" | "transfer">()
   const { isComplete, isLive, isLoading, items, namespace, problem, revision, total } = list
-  const isEditable = canWrite.value && !isOfService(namespace)
+  const isEditable = canWrite.value && !isOfGateway(namespace)
   // The items are changed in place.
   const version = revision.value
   const presentIndex = useMemo(() => items.findIndex(({ key }) => key === present), [version, items.length, present])
@@ -71,6 +74,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
           presentIndex={presentIndex}
           keyOf={index => items[index]?.key ?? index}
           onEnd={() => void list.loadMore()}
+          copies={index => items[index] && copiesOf(namespace, items[index].key)}
           row={index => {
             const item = items[index]
             if (item === undefined) return null

@@ -1,13 +1,14 @@
 /** Import and export of a namespace. */
+
 import { useEffect, useRef, useState } from "preact/hooks"
 import type { Existing, Imported } from "../../Client/EntryLines.ts"
+import { isOfGateway } from "../../Gateway/Protocol/Namespaces.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { download } from "../Service/Page.ts"
 import { Button } from "../Widgets/Controls.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { useAttempt, useGuard } from "../Widgets/Hooks.ts"
-import { isOfService } from "../Widgets/Names.tsx"
 import { bytes, counted, visible } from "../Widgets/Text.ts"
 import { bounds, exportLines, importFile } from "./EntryFile.ts"
 import type { KeyList } from "./KeyList.ts"
@@ -136,7 +137,7 @@ export const Transfer = ({ list, onClose }: Props) => {
         <Button text="Export" icon="down" isDisabled={isBusy || isEmpty} onClick={exportAll} />
         {isEmpty && <span class="muted">There is nothing to export.</span>}
       </div>
-      {canWrite.value && !isOfService(list.namespace) && <ImportForm isBusy={isBusy} onImport={importAll} />}
+      {canWrite.value && !isOfGateway(list.namespace) && <ImportForm isBusy={isBusy} onImport={importAll} />}
       <p class={failure === "" ? "note" : "note bad"} role="status">
         {failure === "" ? progress : `${failure} ${progress === "" ? "" : `(${progress})`}`}
       </p>

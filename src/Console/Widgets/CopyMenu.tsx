@@ -12,13 +12,13 @@ export const place = (): Place => ({
 
 const shownMs = 2000
 
-interface Props {
+export interface CopyProps {
   readonly copies: ReadonlyArray<Copy>
   /** Reads the value, which is copied as the others are. */
   readonly value?: () => string | Promise<string>
 }
 
-export const CopyMenu = ({ copies, value }: Props) => {
+export const CopyMenu = ({ copies, value }: CopyProps) => {
   const [outcome, setOutcome] = useState("")
   const copy = async (name: string) => {
     try {

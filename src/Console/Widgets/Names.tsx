@@ -29,9 +29,3 @@ export const Name = ({ text }: { readonly text: string }) => {
     </bdi>
   )
 }
-
-/**
- * Whether a namespace is one in which the gateway keeps the records of sessions. Clients that change them change
- * sessions behind its back.
- */
-export const isOfService = (namespace: string): boolean => /^tenant:[^/]+\/sessions$/.test(namespace)

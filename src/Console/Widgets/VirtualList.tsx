@@ -8,6 +8,7 @@ import {
 } from "@tanstack/virtual-core"
 import type { ComponentChildren, RefObject } from "preact"
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import { CopyMenu, type CopyProps } from "./CopyMenu.tsx"
 import { indexAfter, isAlone } from "./Pane.tsx"
 
 interface VirtualListProps {
@@ -16,6 +17,8 @@ interface VirtualListProps {
   readonly rowHeight: number
   readonly label: string
   readonly row: (index: number) => ComponentChildren
+  /** What can be copied of a row, while the pointer or the focus is in it. */
+  readonly copies?: (index: number) => CopyProps | undefined
   /** Identifies a row when rows are inserted before it. */
   readonly keyOf: (index: number) => string | number
   /** Whether the end stays in view when rows are added, unless the user has scrolled up. */
@@ -125,11 +128,24 @@ const useArrowKeys = (box: RefObject<HTMLDivElement | null>, virtualizer: List, 
   }
 }
 
+const rowCopies = (copies: CopyProps | undefined) =>
+  copies && (
+    <span class="row-copy">
+      <CopyMenu {...copies} />
+    </span>
+  )
+
 export const VirtualList = (props: VirtualListProps) => {
   const { label, role = "list", row } = props
   const box = useRef<HTMLDivElement>(null)
   const { isAtEnd, onScroll, rows, total, virtualizer } = useRows(props, box)
   const onKeyDown = useArrowKeys(box, virtualizer, props.count, role === "list")
+  const [pointed, setPointed] = useState<string | number>()
+  const point = ({ target }: Event) => {
+    const index = indexOf(target as Element)
+    if (props.copies !== undefined && index !== undefined) setPointed(props.keyOf(index))
+  }
+  const copies = (index: number, key: unknown) => (key === pointed ? props.copies?.(index) : undefined)
   return (
     <div
       ref={box}
@@ -142,6 +158,8 @@ export const VirtualList = (props: VirtualListProps) => {
       tabIndex={0}
       onKeyDown={onKeyDown}
       onScroll={onScroll}
+      onPointerOver={point}
+      onFocusIn={point}
     >
       <div class="virtual-rows" role="presentation" style={{ height: `${total}px` }}>
         {rows.map(({ index, key, start }) => (
@@ -154,6 +172,7 @@ export const VirtualList = (props: VirtualListProps) => {
             style={{ transform: `translateY(${start}px)` }}
           >
             {row(index)}
+            {rowCopies(copies(index, key))}
           </div>
         ))}
       </div>

@@ -5,7 +5,7 @@ import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import { PayloadTooLarge } from "../../Http/ApiError.ts"
-import { HistoryBody, Part } from "../../Http/Contract.ts"
+import { HistoryBody, Part, RouteKind } from "../../Http/Contract.ts"
 import { CallErrors, EventStreamText, GatewayAccess, ServerErrors } from "../Api.ts"
 import { Name } from "../Protocol/Fields.ts"
 import * as Description from "./Description.ts"
@@ -26,6 +26,7 @@ export const AgUiRoutes = HttpApiGroup.make("agUi")
       .addSuccess(EventStream)
       .middleware(HistoryBody)
       .annotate(OpenApi.Transform, Description.run)
+      .annotate(RouteKind, "stream")
   )
   .add(
     HttpApiEndpoint.del("stop", "/ag-ui/:agentType/:threadId/runs/:runId")

@@ -13,7 +13,7 @@ import {
   PayloadTooLarge,
   Unauthorized
 } from "../../Http/ApiError.ts"
-import { HistoryBody, Part } from "../../Http/Contract.ts"
+import { HistoryBody, Part, RouteKind } from "../../Http/Contract.ts"
 import { CallErrors, EventStreamText, GatewayAccess, HandshakeHeaders, ServerErrors } from "../Api.ts"
 import { ClientMessageId, described, Name, optional } from "../Protocol/Fields.ts"
 import * as Description from "./Description.ts"
@@ -87,6 +87,7 @@ export const ChatRoutes = HttpApiGroup.make("chat")
       .middleware(GatewayAccess)
       .middleware(HistoryBody)
       .annotate(OpenApi.Transform, Description.send)
+      .annotate(RouteKind, "stream")
   )
   .add(
     HttpApiEndpoint.get("resume", "/chat/:agentType/:id/stream")
@@ -96,6 +97,7 @@ export const ChatRoutes = HttpApiGroup.make("chat")
       .addError(Conflict.Wire)
       .middleware(GatewayAccess)
       .annotate(OpenApi.Transform, Description.resume)
+      .annotate(RouteKind, "stream")
   )
   .add(
     HttpApiEndpoint.del("stop", "/chat/:agentType/:id/stream")
@@ -123,6 +125,7 @@ export const ChatRoutes = HttpApiGroup.make("chat")
       .addError(Unauthorized.Wire)
       .addError(Forbidden.Wire)
       .annotate(OpenApi.Transform, Description.connect)
+      .annotate(RouteKind, "stream")
   )
   .addError(ServerErrors)
   .annotate(Part, "chat")

@@ -5,7 +5,7 @@ import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import { Conflict, GatewayTimeout, Gone, NotFound, PayloadTooLarge } from "../../Http/ApiError.ts"
-import { ObjectBody, Part } from "../../Http/Contract.ts"
+import { ObjectBody, Part, RouteKind } from "../../Http/Contract.ts"
 import { CallErrors, GatewayAccess, ServerErrors } from "../Api.ts"
 import { ClientMessageId, Cursor, described, Identifier, optional, Session, SessionId } from "../Protocol/Fields.ts"
 import { listedSessions } from "../Protocol/Limits.ts"
@@ -234,6 +234,7 @@ export const SessionRoutes = HttpApiGroup.make("sessions")
       .addError(NotFound.Wire)
       .addError(Gone.Wire)
       .annotate(OpenApi.Transform, Description.events)
+      .annotate(RouteKind, "stream")
   )
   .addError(ServerErrors)
   .addError(PayloadTooLarge.Wire)

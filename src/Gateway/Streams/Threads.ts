@@ -10,6 +10,7 @@ import { ifVersion } from "../../Kv/Write.ts"
 import { Clients } from "../Clients.ts"
 import type { AnswerOf } from "../Protocol/Answer.ts"
 import { type Session, SessionId } from "../Protocol/Fields.ts"
+import { ofGateway } from "../Protocol/Namespaces.ts"
 import type { Refused, RequestError } from "../Requests.ts"
 import { isSessionId } from "../Sessions/Session/SessionRecords.ts"
 import { type Caller, SessionNotFound } from "../Sessions.ts"
@@ -36,7 +37,7 @@ const encode = Schema.encodeSync(ThreadText)
 
 /** The entry of a name, which may have any characters. */
 const addressOf = ({ tenant }: Caller, name: string) => ({
-  namespace: `tenant:${tenant}/threads`,
+  namespace: ofGateway(tenant, "threads"),
   key: hash("sha256", name, "hex")
 })
 

@@ -5,14 +5,14 @@ import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import { BadRequest, InternalServerError } from "../../Http/ApiError.ts"
 import { ReadAccess } from "../../Http/Auth/Api.ts"
-import { Part } from "../../Http/Contract.ts"
+import { Part, RouteKind } from "../../Http/Contract.ts"
 import { operation } from "../../Http/OpenApi/Describe.ts"
 import { wholeText } from "../../Kv/Requests.ts"
-import { type FigureName, figureNames, intervalMs, keptMs } from "./Model.ts"
+import { type ByFigure, byFigure, intervalMs, keptMs } from "./Model.ts"
 
 const Size = Schema.NullOr(Schema.Number)
 
-const described: Readonly<Record<FigureName, string>> = {
+const described: ByFigure<string> = {
   succeeded: "Requests per second with a status below 400, without monitoring and pages.",
   refused: "Requests per second with a status of 4xx.",
   failed: "Requests per second with a status of 5xx, or whose client left.",
@@ -35,9 +35,7 @@ const Values = Schema.Array(Schema.NullOr(Schema.Number))
 
 const Series = Schema.Struct({
   at: Schema.Array(Schema.Number).annotations({ description: "The times of the samples in epoch milliseconds." }),
-  ...(Object.fromEntries(
-    figureNames.map(name => [name, Values.annotations({ description: described[name] })])
-  ) as unknown as Readonly<Record<FigureName, typeof Values>>)
+  ...byFigure(name => Values.annotations({ description: described[name] }))
 }).annotations({ identifier: "ActivitySeries" })
 
 const optional = <A, I>(schema: Schema.Schema<A, I>) => Schema.optionalWith(schema, { exact: true })
@@ -68,7 +66,7 @@ const Holdings = Schema.Struct({
     Schema.Struct({
       ...{ total: Schema.Int, running: Schema.Int, waiting: Schema.Int, failed: Schema.Int, isComplete }
     })
-  ).annotations({ description: "Null without a gateway. A session may be in more than one state." }),
+  ).annotations({ description: "Null without a gateway. Those that run wait for no person." }),
   largest: Schema.Struct({ entries: Largest, namespaces: Largest, sessions: Largest }).annotations({
     description: "The tenants with the most of each."
   })
@@ -109,7 +107,7 @@ const example = {
       ...{ id: "", isAnswering: true, since: 1_767_225_590_000, databaseBytes: 1_048_576 },
       ...{ diskFreeBytes: 53_687_091_200, diskSizeBytes: 107_374_182_400 },
       breakers: [{ name: "agent_platform", state: "closed" }],
-      series: { at: [1_767_225_595_000], ...Object.fromEntries(figureNames.map(name => [name, [1.5]])) }
+      series: { at: [1_767_225_595_000], ...byFigure(() => [1.5]) }
     }
   ],
   unlisted: 0,
@@ -148,6 +146,7 @@ export const ActivityRoutes = HttpApiGroup.make("activity")
   .addError(InternalServerError.Wire)
   .middleware(ReadAccess)
   .annotate(Part, "activity")
+  .annotate(RouteKind, "monitoring")
   .annotate(OpenApi.Title, "Activity")
   .annotate(OpenApi.Description, "The activity of the service, for the console and other tools of operators.")
 

@@ -1,5 +1,6 @@
 /** The figures of the time between two readings of the metrics. */
 import type { Sample } from "../../base/Observability/Samples.ts"
+import type { KindOf } from "../../Http/Router.ts"
 import type { BreakerState, Current, Figures } from "./Model.ts"
 
 type Labels = Sample["labels"]
@@ -17,17 +18,6 @@ export const readingOf = (at: number, samples: ReadonlyArray<Sample>): Reading =
   at,
   series: Map.groupBy(samples, ({ name }) => name)
 })
-
-/** Whether a route is for monitoring, which would hide the requests of users. */
-const isMonitoring = (route: string | undefined): boolean =>
-  route === undefined || /\/(?:metrics|health|ready|activity)$|\/(?:console|docs)(?:\/|$)/.test(route)
-
-/** Whether the duration of a route means nothing: monitoring, long polls and streams. */
-const isUntimed = (route: string | undefined): boolean =>
-  isMonitoring(route) || /\/changes(?:\/\w+)?$|\/(?:ws|events|stream)$/.test(route ?? "")
-
-const isRead: Matches = ({ method = "", route = "" }) =>
-  /\/kv(?:\/|$)/.test(route) && (method === "GET" || method === "HEAD" || route.endsWith("/kv/read"))
 
 /** The number of a series: the sum of a histogram. */
 const numberOf = (sample: Sample): number => (sample.kind === "histogram" ? sample.value.sum : sample.value)
@@ -78,13 +68,14 @@ const quantiles = (
 }
 
 /** The figures between two readings. `NaN` if there was nothing to measure. */
-export const between = (earlier: Reading, later: Reading): Figures => {
+export const between = (earlier: Reading, later: Reading, kindOf: KindOf): Figures => {
+  const kindBy = ({ method = "", route = "" }: Labels) => kindOf(route, method)
   const seconds = (later.at - earlier.at) / 1000
   const rate = (name: string, matches?: Matches) =>
     Math.max(0, sum(later, name, matches) - sum(earlier, name, matches)) / seconds
   const requests = (status: RegExp) =>
-    rate("http_requests_total", labels => !isMonitoring(labels.route) && status.test(labels.status ?? ""))
-  const timed: Matches = labels => !isUntimed(labels.route)
+    rate("http_requests_total", labels => kindBy(labels) !== "monitoring" && status.test(labels.status ?? ""))
+  const timed: Matches = labels => !["monitoring", "stream"].includes(kindBy(labels) ?? "")
   const [p50, p95, p99] = quantiles(earlier, later, "http_request_duration_ms", [0.5, 0.95, 0.99], timed)
   const [commitP99] = quantiles(earlier, later, "store_commit_duration_ms", [0.99])
   return {
@@ -94,7 +85,7 @@ export const between = (earlier: Reading, later: Reading): Figures => {
     p50: p50!,
     p95: p95!,
     p99: p99!,
-    reads: rate("http_requests_total", isRead),
+    reads: rate("http_requests_total", labels => kindBy(labels) === "read"),
     writes: rate("store_commit_writes"),
     commits: rate("store_commits_total"),
     commitP99: commitP99!,

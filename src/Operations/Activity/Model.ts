@@ -9,12 +9,18 @@ export const figureNames = [
 
 export type FigureName = (typeof figureNames)[number]
 
+/** A value for each figure. */
+export type ByFigure<A> = Readonly<Record<FigureName, A>>
+
+export const byFigure = <A>(valueOf: (name: FigureName, index: number) => A): ByFigure<A> =>
+  // The type of `Object.fromEntries` loses the names.
+  Object.fromEntries(figureNames.map((name, index) => [name, valueOf(name, index)])) as ByFigure<A>
+
 /** The figures of one sample. `NaN` if there was nothing to measure. */
-export type Figures = Readonly<Record<FigureName, number>>
+export type Figures = ByFigure<number>
 
 /** Samples, the oldest first: their times in epoch milliseconds, and a list for each figure. */
-export type Series = Readonly<Record<"at", ReadonlyArray<number>>> &
-  Readonly<Record<FigureName, ReadonlyArray<number | null>>>
+export type Series = { readonly at: ReadonlyArray<number> } & ByFigure<ReadonlyArray<number | null>>
 
 export type BreakerState = "closed" | "half-open" | "open"
 
@@ -50,7 +56,7 @@ export interface TenantNumber {
 /** Numbers of sessions. */
 export interface SessionCounts {
   readonly total: number
-  /** Those with an open turn, those that wait for a person, and those whose last turn or instance failed. */
+  /** Those with an open turn that wait for no person, those that wait, and those whose last turn or instance failed. */
   readonly running: number
   readonly waiting: number
   readonly failed: number

@@ -3,6 +3,7 @@ import { Clock, Context, Effect, Layer, Option } from "effect"
 import { Metrics } from "../../base/Observability/Metrics.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Monotonic from "../../base/Time/Monotonic.ts"
+import type { KindOf } from "../../Http/Router.ts"
 import { between, currentOf, type Reading, readingOf } from "./Figures.ts"
 import { intervalMs, type Recorded } from "./Model.ts"
 import { Ring } from "./Ring.ts"
@@ -22,7 +23,7 @@ export class Recorder extends Context.Reference<Recorder>()("causeway/Recorder",
   })
 }) {}
 
-const make = Effect.gen(function* () {
+const make = Effect.fn("Recorder.make")(function* (kindOf: KindOf) {
   const metrics = yield* Metrics
   const ring = new Ring()
   const since = yield* Clock.currentTimeMillis
@@ -30,7 +31,7 @@ const make = Effect.gen(function* () {
   let latest: Reading | undefined
   const sample = Effect.gen(function* () {
     const reading = yield* read
-    if (latest !== undefined) ring.add(Math.trunc(yield* Clock.currentTimeMillis), between(latest, reading))
+    if (latest !== undefined) ring.add(Math.trunc(yield* Clock.currentTimeMillis), between(latest, reading, kindOf))
     latest = reading
   })
   yield* Supervision.forkScoped("activity", Effect.forever(Effect.zipRight(sample, Effect.sleep(intervalMs))))
@@ -44,5 +45,5 @@ const make = Effect.gen(function* () {
   }
 })
 
-/** Records a sample every five seconds, until the scope closes. */
-export const layer: Layer.Layer<never, never, Metrics> = Layer.scoped(Recorder, make)
+/** Records a sample every five seconds, until the scope closes. The kinds are those of the routes that are measured. */
+export const layer = (kindOf: KindOf): Layer.Layer<never, never, Metrics> => Layer.scoped(Recorder, make(kindOf))

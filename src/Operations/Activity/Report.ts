@@ -64,7 +64,7 @@ const sessionsOf = (found: ReadonlyArray<SessionsOfTenant>): SessionCounts => {
   const total = sum(() => true)
   return {
     total,
-    running: sum(({ running }) => running),
+    running: sum(({ running, waiting }) => running && !waiting),
     waiting: sum(({ waiting }) => waiting),
     failed: sum(({ failed }) => failed),
     isComplete: total < maxSessions

@@ -1,5 +1,5 @@
 /** The samples of the last hour, in memory of a fixed size. */
-import { type Figures, figureNames, intervalMs, keptMs, type Series } from "./Model.ts"
+import { byFigure, type Figures, figureNames, intervalMs, keptMs, type Series } from "./Model.ts"
 
 /** The numbers of a sample: its time and its figures. */
 const width = 1 + figureNames.length
@@ -50,8 +50,8 @@ export class Ring {
     })
     const valuesOf = (index: number) =>
       groups.map(offsets => shortened(mean(offsets.map(offset => this.#numbers[offset + index]!))))
-    const figures = Object.fromEntries(figureNames.map((name, index) => [name, valuesOf(index + 1)]))
-    return { at: groups.map(offsets => this.#numbers[offsets.at(-1)!]!), ...figures } as unknown as Series
+    const times = groups.map(offsets => this.#numbers[offsets.at(-1)!]!)
+    return { at: times, ...byFigure((_, index) => valuesOf(index + 1)) }
   }
 
   #offsetOf(index: number): number {

@@ -5,7 +5,7 @@ import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import { BadRequest, InternalServerError } from "../../Http/ApiError.ts"
-import { flag, Part } from "../../Http/Contract.ts"
+import { flag, Part, RouteKind } from "../../Http/Contract.ts"
 import { operation } from "../../Http/OpenApi/Describe.ts"
 
 /** A health status. */
@@ -168,6 +168,7 @@ const at = (paths: Readonly<Record<"health" | "alive" | "ready", `/${string}`>>)
     )
     .addError(InternalServerError.Wire)
     .annotate(Part, "health")
+    .annotate(RouteKind, "monitoring")
     .annotate(OpenApi.Title, "Health")
     .annotate(OpenApi.Description, "Liveness and readiness. No credential is needed.")
 

@@ -5,7 +5,7 @@ import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import { InternalServerError, NotFound, Unauthorized } from "../../Http/ApiError.ts"
-import { Part } from "../../Http/Contract.ts"
+import { Part, RouteKind } from "../../Http/Contract.ts"
 import { operation } from "../../Http/OpenApi/Describe.ts"
 
 /** The media type of the Prometheus text exposition format. */
@@ -65,5 +65,6 @@ export const MetricsGroup = HttpApiGroup.make("metrics")
   .addError(NotFound.Wire)
   .addError(InternalServerError.Wire)
   .annotate(Part, "metrics")
+  .annotate(RouteKind, "monitoring")
   .annotate(OpenApi.Title, "Metrics")
   .annotate(OpenApi.Description, "The metrics of the process.")

@@ -8,41 +8,32 @@ import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import { InternalServerError, NotFound } from "../../Http/ApiError.ts"
-import { Part } from "../../Http/Contract.ts"
+import { Part, RouteKind } from "../../Http/Contract.ts"
 
 const Html = Schema.String.pipe(HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/html; charset=utf-8" }))
 
 const AssetPath = Schema.Struct({ file: Schema.String })
 
-/** The console. The path of its page ends with a slash, so that its relative references work under any prefix. */
-export const ConsoleGroup = HttpApiGroup.make("console")
-  .add(HttpApiEndpoint.get("address", "/console").addSuccess(HttpApiSchema.Empty(308)))
-  .add(HttpApiEndpoint.get("page", "/console/").addSuccess(Html))
-  .add(HttpApiEndpoint.get("asset", "/console/assets/:file").setPath(AssetPath).addSuccess(Schema.String))
-  .addError(NotFound.Wire)
-  .addError(InternalServerError.Wire)
-  .annotate(OpenApi.Exclude, true)
-  .annotate(Part, "console")
+/** The routes of a page and of its files. The path of a page ends with a slash, so that its references are relative. */
+const pageGroup = <const Name extends string>(name: Name, path: `/${string}`) =>
+  HttpApiGroup.make(name)
+    .add(HttpApiEndpoint.get("address", path).addSuccess(HttpApiSchema.Empty(308)))
+    .add(HttpApiEndpoint.get("page", `${path}/`).addSuccess(Html))
+    .add(HttpApiEndpoint.get("asset", `${path}/assets/:file`).setPath(AssetPath).addSuccess(Schema.String))
+    .addError(NotFound.Wire)
+    .addError(InternalServerError.Wire)
+    .annotate(OpenApi.Exclude, true)
+    .annotate(Part, name)
+    .annotate(RouteKind, "monitoring")
+
+/** The console. */
+export const ConsoleGroup = pageGroup("console", "/console")
 
 /** A page to talk with an agent, which is served in dev mode. */
-export const ChatPageGroup = HttpApiGroup.make("chatPage")
-  .add(HttpApiEndpoint.get("address", "/chat").addSuccess(HttpApiSchema.Empty(308)))
-  .add(HttpApiEndpoint.get("page", "/chat/").addSuccess(Html))
-  .add(HttpApiEndpoint.get("asset", "/chat/assets/:file").setPath(AssetPath).addSuccess(Schema.String))
-  .addError(NotFound.Wire)
-  .addError(InternalServerError.Wire)
-  .annotate(OpenApi.Exclude, true)
-  .annotate(Part, "chatPage")
+export const ChatPageGroup = pageGroup("chatPage", "/chat")
 
 /** The API reference, which the page renders from the OpenAPI document. */
-export const ReferenceGroup = HttpApiGroup.make("reference")
-  .add(HttpApiEndpoint.get("address", "/docs").addSuccess(HttpApiSchema.Empty(308)))
-  .add(HttpApiEndpoint.get("page", "/docs/").addSuccess(Html))
-  .add(HttpApiEndpoint.get("asset", "/docs/assets/:file").setPath(AssetPath).addSuccess(Schema.String))
-  .addError(NotFound.Wire)
-  .addError(InternalServerError.Wire)
-  .annotate(OpenApi.Exclude, true)
-  .annotate(Part, "reference")
+export const ReferenceGroup = pageGroup("reference", "/docs")
 
 /** The index at the root of the service. Applications that embed it have pages of their own there. */
 export const IndexGroup = HttpApiGroup.make("index")
@@ -61,3 +52,4 @@ export const IndexGroup = HttpApiGroup.make("index")
   )
   .addError(InternalServerError.Wire)
   .annotate(OpenApi.Exclude, true)
+  .annotate(RouteKind, "monitoring")

@@ -233,29 +233,25 @@ const serve = (name: string, address: string, routes: Routes, pages: PagesShape,
 
 const hidden = { address: () => notFound, page: () => notFound, asset: () => notFound }
 
-/** The handlers of the `console` group, whose path is in `routes`. */
-export const consoleEndpoints = (routes: Routes) =>
-  Endpoints.of(
-    ConsoleGroup,
+/** The handlers of the groups of pages, whose paths are in `routes`. Pages that are not served are not found. */
+export const pageEndpoints = (routes: Routes) => {
+  const served = (name: string, isServed: (pages: PagesShape) => boolean | undefined, address: string) =>
     Effect.map(Effect.all([Pages, MetricsRoutes]), ([pages, metrics]) =>
-      pages.console ? serve("console", routes.console ?? "/console", routes, pages, metrics) : hidden
+      isServed(pages) ? serve(name, address, routes, pages, metrics) : hidden
     )
-  )
-
-/** The handlers of the `chatPage` group, whose path is in `routes`. */
-export const chatPageEndpoints = (routes: Routes) =>
-  Endpoints.of(
-    ChatPageGroup,
-    Effect.map(Effect.all([Pages, MetricsRoutes]), ([pages, metrics]) =>
-      pages.chat ? serve("chat", routes.chatPage ?? "/chat", routes, pages, metrics) : hidden
+  const { chatPage = "/chat", console = "/console", reference = "/docs" } = routes
+  return {
+    chatPage: Endpoints.of(
+      ChatPageGroup,
+      served("chat", ({ chat }) => chat, chatPage)
+    ),
+    console: Endpoints.of(
+      ConsoleGroup,
+      served("console", pages => pages.console, console)
+    ),
+    reference: Endpoints.of(
+      ReferenceGroup,
+      served("docs", pages => pages.reference, reference)
     )
-  )
-
-/** The handlers of the `reference` group, whose path is in `routes`. */
-export const referenceEndpoints = (routes: Routes) =>
-  Endpoints.of(
-    ReferenceGroup,
-    Effect.map(Effect.all([Pages, MetricsRoutes]), ([pages, metrics]) =>
-      pages.reference ? serve("docs", routes.reference ?? "/docs", routes, pages, metrics) : hidden
-    )
-  )
+  }
+}

@@ -13,6 +13,7 @@ import { NotFound } from "../../Http/ApiError.ts"
 import * as Auth from "../../Http/Auth/Auth.ts"
 import { endpoints as description } from "../../Http/OpenApi/Endpoints.ts"
 import { admits, FeedOrigins } from "../../Http/Origin.ts"
+import { kindsOf } from "../../Http/Router.ts"
 import * as ChangeFeed from "../../Kv/ChangeFeed.ts"
 import { endpoints as kv } from "../../Kv/Endpoints.ts"
 import { endpoints as activity } from "../../Operations/Activity/Endpoints.ts"
@@ -22,7 +23,7 @@ import { endpoints as cluster } from "../../Operations/Cluster/Endpoints.ts"
 import { endpoints as health } from "../../Operations/Health/Endpoints.ts"
 import * as Health from "../../Operations/Health/Report.ts"
 import { MetricsRoutes, endpoints as metrics } from "../../Operations/Metrics/Endpoints.ts"
-import { chatPageEndpoints, consoleEndpoints, Pages, referenceEndpoints } from "../../Operations/Pages/Endpoints.ts"
+import { Pages, pageEndpoints } from "../../Operations/Pages/Endpoints.ts"
 import type { Routes } from "../../Operations/Pages/Paths.ts"
 import * as Housekeeping from "../../Storage/Housekeeping.ts"
 import type * as AsyncApi from "../AsyncApi.ts"
@@ -75,15 +76,15 @@ export const handlersIn = (api: ReflectedApi, parts: ReadonlySet<string>) => {
   const protocol = Object.values(addresses).some(address => address !== undefined)
     ? asyncApi(addresses)
     : Effect.fail(new NotFound({ error: "Not found" }))
-  const routes = routesOf(api)
-  const pages = {
-    chatPage: chatPageEndpoints(routes),
-    console: consoleEndpoints(routes),
-    reference: referenceEndpoints(routes)
-  }
-  return Object.entries({ ...handlersOf(api, protocol), activity, gateway, sessions, agUi, chat, ...pages }).filter(
-    ([name]) => parts.has(name)
-  )
+  return Object.entries({
+    ...handlersOf(api, protocol),
+    activity,
+    gateway,
+    sessions,
+    agUi,
+    chat,
+    ...pageEndpoints(routesOf(api))
+  }).filter(([name]) => parts.has(name))
 }
 
 /** The services that all parts share. */
@@ -120,7 +121,7 @@ export const services = (options: Options, parts: ReadonlySet<string>): Erased =
     Layer.provideMerge(upstream as Erased),
     Layer.provideMerge(store as Erased),
     // The gateway, which serves what this node has recorded to others, is built after it.
-    Layer.provideMerge(parts.has("activity") ? Recorder.layer : none),
+    Layer.provideMerge(parts.has("activity") ? Recorder.layer(kindsOf(reflected(options.api))) : none),
     Layer.provideMerge(common(options))
   )
 }

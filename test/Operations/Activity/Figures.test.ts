@@ -1,25 +1,42 @@
 /** The figures between two readings of the metrics, and the ring that keeps them. */
 import { assert, describe, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
+import { Api } from "../../../src/app/Api.ts"
 import type { Sample } from "../../../src/base/Observability/Samples.ts"
-import { between, currentOf, type Reading, readingOf } from "../../../src/Operations/Activity/Figures.ts"
-import { type Figures, figureNames, maxSamples } from "../../../src/Operations/Activity/Model.ts"
+import { GatewayGroup } from "../../../src/Gateway/Api.ts"
+import { kindsOf } from "../../../src/Http/Router.ts"
+import {
+  currentOf,
+  between as figuresBetween,
+  type Reading,
+  readingOf
+} from "../../../src/Operations/Activity/Figures.ts"
+import { byFigure, type Figures, maxSamples } from "../../../src/Operations/Activity/Model.ts"
 import { Ring } from "../../../src/Operations/Activity/Ring.ts"
+import { ChatPageGroup, ConsoleGroup, IndexGroup, ReferenceGroup } from "../../../src/Operations/Pages/Api.ts"
 
 const series = (name: string, value: number, labels: Record<string, string> = {}): Sample => ({
   ...{ name, description: "", labels, kind: "counter", value }
 })
 
+const kindOf = kindsOf(Api.add(GatewayGroup).add(ConsoleGroup).add(ReferenceGroup).add(ChatPageGroup).add(IndexGroup))
+
+const between = (earlier: Reading, later: Reading) => figuresBetween(earlier, later, kindOf)
+
 const requests = (route: string, value: number, at: number, labels: Record<string, string> = {}): Reading =>
-  readingOf(at, [series("http_requests_total", value, { route, status: "200", ...labels })])
+  readingOf(at, [series("http_requests_total", value, { route, method: "GET", status: "200", ...labels })])
 
 describe("the figures of a sample", () => {
   it.each([
     ["/api/v1/kv/{namespace}/{key}", 5],
     ["/api/v1/batch", 5],
+    ["/api/v1/chat/{agentType}/{id}/messages", 5],
+    ["/a-route-of-a-host", 5],
     ["/console", 0],
     ["/console/assets/{file}", 0],
     ["/docs/", 0],
+    ["/chat/", 0],
+    ["/", 0],
     ["/health", 0],
     ["/api/v1/ready", 0],
     ["/api/v1/activity", 0],
@@ -38,18 +55,41 @@ describe("the figures of a sample", () => {
     assert.strictEqual(between(requests(route, 0, 0, { method }), requests(route, 10, 2000, { method })).reads, rate)
   })
 
-  it("have quantiles of the requests in between, and none without requests", () => {
-    const reading = (at: number, counts: ReadonlyArray<number>): Reading =>
-      readingOf(at, [
-        {
-          ...{ name: "http_request_duration_ms", description: "", labels: { route: "/api/v1/batch" } },
-          kind: "histogram",
-          value: {
-            ...{ count: counts.at(-1)!, sum: 0 },
-            buckets: counts.map((count, index) => ({ le: [10, 20, Number.POSITIVE_INFINITY][index]!, count }))
-          }
+  const durations = (at: number, counts: ReadonlyArray<number>, labels: Record<string, string>): Reading =>
+    readingOf(at, [
+      {
+        ...{ name: "http_request_duration_ms", description: "", labels },
+        kind: "histogram",
+        value: {
+          ...{ count: counts.at(-1)!, sum: 0 },
+          buckets: counts.map((count, index) => ({ le: [10, 20, Number.POSITIVE_INFINITY][index]!, count }))
         }
-      ])
+      }
+    ])
+
+  it.each([
+    ["POST", "/api/v1/sessions/{id}/messages", true],
+    ["GET", "/api/v1/chat/{agentType}/{id}/messages", true],
+    ["DELETE", "/api/v1/chat/{agentType}/{id}/stream", true],
+    ["POST", "/api/v1/ag-ui/{agentType}", false],
+    ["POST", "/api/v1/chat/{agentType}", false],
+    ["GET", "/api/v1/chat/{agentType}/{id}/stream", false],
+    ["GET", "/api/v1/chat/{agentType}/ws", false],
+    ["GET", "/api/v1/sessions/{id}/events", false],
+    ["HEAD", "/api/v1/sessions/{id}/events", false],
+    ["GET", "/api/v1/changes", false],
+    ["GET", "/api/v1/changes/stream", false],
+    ["GET", "/api/v1/changes/ws", false],
+    ["GET", "/ws", false],
+    ["GET", "/health", false]
+  ])("have the duration of %s %s: %s", (method, route, isTimed) => {
+    const { p50 } = between(durations(0, [0, 0, 0], { method, route }), durations(1000, [9, 9, 9], { method, route }))
+    assert.strictEqual(Number.isFinite(p50), isTimed)
+  })
+
+  it("have quantiles of the requests in between, and none without requests", () => {
+    const reading = (at: number, counts: ReadonlyArray<number>) =>
+      durations(at, counts, { method: "POST", route: "/api/v1/batch" })
     const { p50, p99 } = between(reading(0, [100, 100, 100]), reading(1000, [100, 200, 200]))
     assert.deepStrictEqual([p50, p99], [15, 19.9])
     assert.isNaN(between(reading(0, [1, 1, 1]), reading(1000, [1, 1, 1])).p50)
@@ -63,7 +103,7 @@ describe("the figures of a sample", () => {
   })
 })
 
-const figures = (value: number) => Object.fromEntries(figureNames.map(name => [name, value])) as unknown as Figures
+const figures = (value: number): Figures => byFigure(() => value)
 
 describe("the ring of samples", () => {
   it("keeps the last hour in a tenth of a MiB, and thins out what is too much", () => {

@@ -1,9 +1,13 @@
 /** The activity of the service: who gets what, of which nodes, and if something does not answer. */
+
+import * as HttpApi from "@effect/platform/HttpApi"
 import { assert, describe } from "@effect/vitest"
-import { Effect, Fiber, Layer, Schema, TestClock } from "effect"
+import { Effect, Fiber, Layer, Logger, Schema, TestClock } from "effect"
 import { JsonText } from "../../../src/base/Json/JsonText.ts"
 import { Metrics } from "../../../src/base/Observability/Metrics.ts"
 import type { Sample } from "../../../src/base/Observability/Samples.ts"
+import { ActivityRoutes, Causeway, DrainingSignal, KvRoutes, NodeServer } from "../../../src/exports/index.ts"
+import { memory } from "../../../src/exports/store.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import { ActivityGroup } from "../../../src/Operations/Activity/Api.ts"
 import type { Activity, NodeActivity } from "../../../src/Operations/Activity/Model.ts"
@@ -11,6 +15,7 @@ import * as Recorder from "../../../src/Operations/Activity/Recorder.ts"
 import * as Report from "../../../src/Operations/Activity/Report.ts"
 import { type SessionsOfTenant, Sources } from "../../../src/Operations/Activity/Sources.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
+import { portOf } from "../../Harness.ts"
 import { serve } from "../../service/InProcess.ts"
 import { test } from "../../Tests.ts"
 
@@ -57,7 +62,16 @@ const filled = Effect.gen(function* () {
 })
 
 const layer = (gateway = sources()) =>
-  Report.layer.pipe(Layer.provideMerge(Layer.mergeAll(gateway, Memory.layer, Recorder.layer)), Layer.provide(growing))
+  Report.layer.pipe(
+    Layer.provideMerge(
+      Layer.mergeAll(
+        gateway,
+        Memory.layer,
+        Recorder.layer(() => undefined)
+      )
+    ),
+    Layer.provide(growing)
+  )
 
 const read = (options: { readonly lastMs?: number; readonly tenant?: string } = {}) =>
   Effect.flatMap(Report.ActivityReport, ({ read }) => read(options))
@@ -87,7 +101,7 @@ describe("the activity of the service", () => {
       assert.deepStrictEqual(agents, [{ agentType: "coder", address: "https://agents.example" }])
       assert.deepStrictEqual(holdings, {
         ...{ entries: 6, namespaces: 4, tenants: 2, isComplete: true },
-        sessions: { total: 12, running: 2, waiting: 2, failed: 7, isComplete: true },
+        sessions: { total: 12, running: 0, waiting: 2, failed: 7, isComplete: true },
         largest: {
           entries: [
             { tenant: "acme", count: 4 },
@@ -114,7 +128,7 @@ describe("the activity of the service", () => {
       assert.deepStrictEqual([activity.nodes, activity.unlisted, activity.agents], [[], 0, []])
       assert.deepStrictEqual(activity.holdings, {
         ...{ entries: 4, namespaces: 2, tenants: 1, isComplete: true },
-        sessions: { total: 5, running: 2, waiting: 2, failed: 0, isComplete: true },
+        sessions: { total: 5, running: 0, waiting: 2, failed: 0, isComplete: true },
         largest: { entries: [], namespaces: [], sessions: [] }
       })
       const unknown = yield* read({ tenant: "nobody" })
@@ -156,7 +170,13 @@ describe("the activity of the service", () => {
       Effect.map(Store, store => ({ ...store, tenants: () => Effect.never }))
     )
     const built = Report.layer.pipe(
-      Layer.provideMerge(Layer.mergeAll(sources(), Layer.provide(stuck, Memory.layer), Recorder.layer)),
+      Layer.provideMerge(
+        Layer.mergeAll(
+          sources(),
+          Layer.provide(stuck, Memory.layer),
+          Recorder.layer(() => undefined)
+        )
+      ),
       Layer.provide(growing)
     )
     yield* Effect.gen(function* () {
@@ -191,5 +211,32 @@ describe("GET /api/v1/activity", () => {
       assert.deepInclude(body.holdings, { entries: 0, tenants: 0 })
       assert.deepInclude(body.holdings?.sessions, { total: 0, waiting: 0 })
     }
+  })
+
+  test.scopedLive("answers a user of a tenant with what this one has, and nothing of nodes", function* () {
+    const layer = Causeway.layerEdge({
+      api: HttpApi.make("host").add(KvRoutes.prefix("/store")).add(ActivityRoutes.prefix("/store")),
+      server: { host: "127.0.0.1", port: 0 },
+      store: memory,
+      identity: ({ credential }) =>
+        Effect.succeed({ access: "write", ...(credential === "Bearer anna" && { tenant: "acme" }) })
+    }).pipe(Layer.provide([DrainingSignal.layer, Logger.remove(Logger.defaultLogger)]))
+    const context = yield* Layer.build(layer)
+    const url = `http://127.0.0.1:${yield* Effect.provide(Effect.map(NodeServer.NodeServer, portOf), context)}/store`
+    const ask = (user: string, path: string, init: RequestInit = {}) =>
+      Effect.promise(async () => {
+        const headers = { authorization: `Bearer ${user}`, "content-type": "application/json" }
+        return (await (await fetch(`${url}/${path}`, { ...init, headers })).json()) as Activity
+      })
+    for (const namespace of ["tenant:acme/notes", "tenant:other/notes", "plain"]) {
+      yield* ask("root", `kv/${encodeURIComponent(namespace)}/a`, { method: "PUT", body: '{"value":1}' })
+    }
+    const all = yield* ask("root", "activity")
+    assert.deepInclude(all.holdings, { entries: 3, tenants: 2 })
+    assert.lengthOf(all.nodes, 1)
+    const own = yield* ask("anna", "activity")
+    assert.deepStrictEqual([own.nodes, own.unlisted], [[], 0])
+    assert.deepInclude(own.holdings, { entries: 1, namespaces: 1, tenants: 1 })
+    assert.notInclude(JSON.stringify(own), "other")
   })
 })

@@ -1,12 +1,15 @@
 /** The first pane of the store: its namespaces, and the tenants that they belong to. */
+
 import { signal } from "@preact/signals"
 import type { ComponentChildren } from "preact"
 import { useMemo, useState } from "preact/hooks"
 import { compare } from "../../../Client/KeyOrder.ts"
+import { isOfGateway } from "../../../Gateway/Protocol/Namespaces.ts"
 import { canWrite } from "../../Service/Connection.ts"
+import { ofNamespace } from "../../Service/Copies.ts"
 import { go, href } from "../../Service/Navigation.ts"
 import { Banner, Form, IconButton } from "../../Widgets/Controls.tsx"
-import { isOfService } from "../../Widgets/Names.tsx"
+import { type CopyProps, place } from "../../Widgets/CopyMenu.tsx"
 import { SearchField, Tabs } from "../../Widgets/Pane.tsx"
 import { Splitter } from "../../Widgets/Splitter.tsx"
 import { count, counted, isolated, visible } from "../../Widgets/Text.ts"
@@ -42,6 +45,7 @@ interface NamesProps<A> {
   readonly shown: number
   readonly rowHeight: number
   readonly row: (index: number) => ComponentChildren
+  readonly copies?: (index: number) => CopyProps | undefined
   readonly presentIndex?: number
   readonly empty: string
   readonly children?: ComponentChildren
@@ -75,6 +79,7 @@ const Names = <A,>(props: NamesProps<A>) => {
         onEnd={() => void list.loadMore()}
         onRange={search.show(index => names[index])}
         row={props.row}
+        {...(props.copies && { copies: props.copies })}
       />
       <p class="pane-foot" role="status">
         {isRead && summary}
@@ -107,10 +112,10 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
   const found = withOpened(search.items, opened).filter(
     ({ namespace }) => namespace.startsWith(wanted) || (!search.isRemote && titleOf(namespace, tenant).includes(typed))
   )
-  const own = found.filter(({ namespace }) => isOfService(namespace) && namespace !== present).length
+  const own = found.filter(({ namespace }) => isOfGateway(namespace) && namespace !== present).length
   const rows = hasOwn.value
     ? found
-    : found.filter(({ namespace }) => !isOfService(namespace) || namespace === present || namespace === wanted)
+    : found.filter(({ namespace }) => !isOfGateway(namespace) || namespace === present || namespace === wanted)
   const tree = useMemo(
     () =>
       treeRows(
@@ -135,6 +140,10 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
       shown={rows.length}
       rowHeight={34}
       presentIndex={tree.findIndex(({ item }) => item !== undefined && item.namespace === present)}
+      copies={index => {
+        const item = tree[index]?.item
+        return item && { copies: ofNamespace(place(), item.namespace) }
+      }}
       row={index =>
         tree[index] && <NamespaceRow row={tree[index]} present={present} tenant={tenant} isSearched={typed !== ""} />
       }

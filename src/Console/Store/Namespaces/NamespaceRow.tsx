@@ -1,8 +1,10 @@
 /** A row of the tree of namespaces. */
+
 import { signal } from "@preact/signals"
+import { isOfGateway } from "../../../Gateway/Protocol/Namespaces.ts"
 import { href } from "../../Service/Navigation.ts"
 import { Icon } from "../../Widgets/Controls.tsx"
-import { isOfService, Name } from "../../Widgets/Names.tsx"
+import { Name } from "../../Widgets/Names.tsx"
 import { count, counted, visible } from "../../Widgets/Text.ts"
 import { type ListedNamespace, partsOf, titleOf } from "./Namespaces.ts"
 import type { TreeRow } from "./NamespaceTree.ts"
@@ -32,7 +34,7 @@ export const NamespaceRow = ({ isSearched, present, row, tenant }: RowProps) => 
   // It contains what is seen of the row.
   const spoken = [
     name,
-    ...(item !== undefined && isOfService(item.namespace) ? ["of the service"] : []),
+    ...(item !== undefined && isOfGateway(item.namespace) ? ["of the service"] : []),
     ...(item?.count === undefined ? [] : [count(item.count)])
   ].join(" ")
   const link = item !== undefined && (
@@ -45,7 +47,7 @@ export const NamespaceRow = ({ isSearched, present, row, tenant }: RowProps) => 
       style={isGroup ? undefined : indent}
     >
       {depth === 0 ? <NamespaceName name={item.namespace} tenant={tenant} /> : <Label text={label} />}
-      {isOfService(item.namespace) && (
+      {isOfGateway(item.namespace) && (
         <>
           {" "}
           <span class="badge">of the service</span>

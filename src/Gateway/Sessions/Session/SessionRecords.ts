@@ -9,6 +9,7 @@ import * as Supervision from "../../../base/Supervision.ts"
 import { type PreconditionFailed, type Store, type StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import type { Precondition } from "../../../Kv/Write.ts"
 import { LostPart, Session } from "../../Protocol/Fields.ts"
+import { ofGateway } from "../../Protocol/Namespaces.ts"
 import type { Summary } from "../../SessionEvents.ts"
 import type { CreateSession } from "../../Sessions.ts"
 
@@ -46,7 +47,7 @@ export const addressOf = (key: string): readonly [tenant: string, id: string] =>
 }
 
 /** The namespace of a tenant's sessions; keys are their ids. */
-export const namespaceOf = (tenant: string): string => `tenant:${tenant}/sessions`
+export const namespaceOf = (tenant: string): string => ofGateway(tenant, "sessions")
 
 /** A session as it is stored: what clients see, and which secrets and parts of the configuration it should have. */
 export const SessionRecord = Schema.Struct({

@@ -1,0 +1,13 @@
+/** The namespaces of the gateway's own records, which the store has beside those of users; plain, as pages import it. */
+
+/** What the gateway keeps: sessions by their ids, and the names that clients have given to sessions. */
+const kinds = ["sessions", "threads"] as const
+
+/** The namespace of a tenant's records of a kind. */
+export const ofGateway = (tenant: string, kind: (typeof kinds)[number]): string => `tenant:${tenant}/${kind}`
+
+/** Whether a namespace has records of the gateway. Whoever changes them changes sessions without its knowledge. */
+export const isOfGateway = (namespace: string): boolean => {
+  const [tenant = ""] = namespace.split("/", 1)
+  return kinds.some(kind => namespace === ofGateway(tenant.slice("tenant:".length), kind))
+}
