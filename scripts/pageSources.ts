@@ -7,7 +7,7 @@ export const pages = { console: "src/Console", docs: "src/Console/Reference", ch
 
 export type PageName = keyof typeof pages
 
-/** The title of each, its style sheet beside the one that all share, and the element that its script fills. */
+/** The title of each, its style sheet in addition to the one that all share, and the element that its script fills. */
 const parts: Readonly<Record<PageName, readonly [title: string, style: string, element: string]>> = {
   console: ["Causeway console", "style.css", "console"],
   docs: ["API reference · Causeway", "reference.css", "reference"],

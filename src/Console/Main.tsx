@@ -24,7 +24,7 @@ import { StoreView } from "./Store/StoreView.tsx"
 import { Icon, IconButton, type IconName, Mark } from "./Widgets/Controls.tsx"
 import { cutMiddle } from "./Widgets/Names.tsx"
 import { applyTheme, SignInCard, ThemeButton } from "./Widgets/Shell.tsx"
-import { count, visible } from "./Widgets/Text.ts"
+import { atLeast, visible } from "./Widgets/Text.ts"
 
 const SignIn = () => (
   <SignInCard
@@ -71,7 +71,7 @@ const statusTone = (): string => {
 const Waiting = () => {
   const { value = 0 } = waitingCount
   if (value === 0) return null
-  const shown = value >= maxWaiting ? `${maxWaiting}+` : count(value)
+  const shown = atLeast(value, value < maxWaiting)
   return (
     <span class="badge warn nav-count" title={`${shown} waiting for you`}>
       {shown}

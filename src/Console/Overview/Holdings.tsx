@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact"
 import type { FigureName, NodeActivity, SessionCounts, TenantNumber } from "../../Operations/Activity/Model.ts"
 import { href } from "../Service/Navigation.ts"
 import { cutMiddle } from "../Widgets/Names.tsx"
-import { bytes, count, dateAndTime, millis, short, visible } from "../Widgets/Text.ts"
+import { atLeast, bytes, count, dateAndTime, millis, short, visible } from "../Widgets/Text.ts"
 import { activity, chosenNode, histories, holdings, plottedNode } from "./Activity.ts"
 import { Dated } from "./Dated.tsx"
 import { lastOf } from "./History.ts"
@@ -54,12 +54,9 @@ const Disk = () => {
   return <Tile name="Free disk" value={bytes(free)} note={`of ${bytes(whole)}`} tone={tone} />
 }
 
-/** A number that is counted up to a limit. */
-const atMost = (value: number, isComplete: boolean): string => `${count(value)}${isComplete ? "" : "+"}`
-
 const Sessions = ({ failed, isComplete, running, total, waiting }: SessionCounts) => {
   const link = (only: string) => `${href("sessions")}?only=${only}`
-  const shown = (value: number) => atMost(value, isComplete)
+  const shown = (value: number) => atLeast(value, isComplete)
   const [warn, bad] = [waiting > 0 ? "warn" : undefined, failed > 0 ? "bad" : undefined] as const
   return (
     <>
@@ -73,7 +70,7 @@ const Sessions = ({ failed, isComplete, running, total, waiting }: SessionCounts
 
 const Held = () => {
   const held = holdings.value?.value
-  const shown = (value: number | undefined) => (value === undefined ? "–" : atMost(value, held?.isComplete !== false))
+  const shown = (value: number | undefined) => (value === undefined ? "–" : atLeast(value, held?.isComplete !== false))
   return (
     <Dated of={holdings.value} label="What the service holds">
       <dl class="tiles">

@@ -22,7 +22,7 @@ import { Dialog } from "../Widgets/Dialog.tsx"
 import { now, useAttempt } from "../Widgets/Hooks.ts"
 import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
 import { SecretForm } from "../Widgets/Shell.tsx"
-import { ago, count, counted, visible } from "../Widgets/Text.ts"
+import { ago, atLeast, count, counted, visible } from "../Widgets/Text.ts"
 import { RowList } from "../Widgets/VirtualList.tsx"
 import { toneOf } from "./SessionFeed.ts"
 import {
@@ -99,20 +99,16 @@ const SessionRow = ({ isPresent, session }: { readonly session: Session; readonl
   </a>
 )
 
-/** The number of sessions that wait, as far as it is counted. */
-const shownWaiting = (number: number): string => (number >= maxWaiting ? `${maxWaiting}+` : count(number))
+const titleOf = (filter: Filter): string => {
+  const { value = 0 } = waitingCount
+  const { title } = filters[filter]
+  return filter === "waiting" && value > 0 ? `${title} ${atLeast(value, value < maxWaiting)}` : title
+}
 
 const Filters = ({ chosen }: { readonly chosen: Filter }) => (
   <div class="pane-head filters" role="group" aria-label="Which sessions">
-    {Object.entries(filters).map(([name, { title }]) => (
-      <Button
-        text={
-          name === "waiting" && (waitingCount.value ?? 0) > 0 ? `${title} ${shownWaiting(waitingCount.value!)}` : title
-        }
-        look="small"
-        isPressed={name === chosen}
-        onClick={() => chooseFilter(name as Filter)}
-      />
+    {(Object.keys(filters) as ReadonlyArray<Filter>).map(name => (
+      <Button text={titleOf(name)} look="small" isPressed={name === chosen} onClick={() => chooseFilter(name)} />
     ))}
   </div>
 )

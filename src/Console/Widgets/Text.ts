@@ -20,6 +20,9 @@ const grouped = new Intl.NumberFormat("en-US")
 /** A whole number with groups of digits: `12,345`. */
 export const count = (value: number): string => grouped.format(value)
 
+/** A number that may be larger than it was counted: `20,000+`. */
+export const atLeast = (value: number, isComplete: boolean): string => `${count(value)}${isComplete ? "" : "+"}`
+
 export const counted = (number: number, one: string, many: string): string =>
   `${count(number)} ${number === 1 ? one : many}`
 
