@@ -140,36 +140,33 @@ class Routing {
   private send(
     session: string,
     owner: ReachablePeer,
-    { actor, commandId, run, tenant }: Caller & { readonly commandId: string },
+    caller: Caller & { readonly commandId: string },
     request: Call
   ): Effect.Effect<Attempt> {
     const { node } = owner
-    return Effect.map(
-      Effect.either(this.link.send(owner, { node, tenant, actor, commandId, ...(run && { run }), request })),
-      sent => {
-        if (Either.isLeft(sent)) {
-          const { left } = sent
-          this.count(outcomeOf[left._tag])
-          if (left._tag === "SessionsBusy") return { isInDoubt: false, result: Either.left(left) }
-          this.owners.delete(session)
-          return { isInDoubt: left._tag === "NodeSilent" }
-        }
-        const reply = sent.right
-        if (reply.is === "displaced") {
-          this.count("displaced")
-          return { isInDoubt: true }
-        }
-        if (reply.is !== "answer" && reply.is !== "failure") {
-          this.count("not_owner")
-          this.owners.delete(session)
-          return { isInDoubt: false }
-        }
-        this.remember(session, owner)
-        this.count(reply.is === "answer" ? "answered" : "failed")
-        const result = reply.is === "answer" ? Either.right(reply.answer) : Either.left(new Refused(reply.failure))
-        return { isInDoubt: false, result }
+    return Effect.map(Effect.either(this.link.send(owner, { ...caller, node, request })), sent => {
+      if (Either.isLeft(sent)) {
+        const { left } = sent
+        this.count(outcomeOf[left._tag])
+        if (left._tag === "SessionsBusy") return { isInDoubt: false, result: Either.left(left) }
+        this.owners.delete(session)
+        return { isInDoubt: left._tag === "NodeSilent" }
       }
-    )
+      const reply = sent.right
+      if (reply.is === "displaced") {
+        this.count("displaced")
+        return { isInDoubt: true }
+      }
+      if (reply.is !== "answer" && reply.is !== "failure") {
+        this.count("not_owner")
+        this.owners.delete(session)
+        return { isInDoubt: false }
+      }
+      this.remember(session, owner)
+      this.count(reply.is === "answer" ? "answered" : "failed")
+      const result = reply.is === "answer" ? Either.right(reply.answer) : Either.left(new Refused(reply.failure))
+      return { isInDoubt: false, result }
+    })
   }
 
   /**
@@ -184,12 +181,12 @@ class Routing {
   /** Sends the request to the current owner until one answers. */
   private forward(
     session: string,
-    { actor, run, tenant }: Caller,
+    caller: Caller,
     request: Call,
     first: ReachablePeer | undefined
   ): Effect.Effect<Answer, RequestError | Refused> {
     return Effect.gen(this, function* () {
-      const caller = { tenant, actor, commandId: `command-${yield* randomHex(4)}`, ...(run && { run }) }
+      const repeatable = { ...caller, commandId: `command-${yield* randomHex(4)}` }
       const startedAt = yield* Monotonic.millis
       let isInDoubt = false
       let known = first
@@ -197,7 +194,7 @@ class Routing {
         const owner: Peer | undefined = known ?? (yield* this.lookUp(session, isInDoubt))
         known = undefined
         if (owner !== undefined && isReachable(owner)) {
-          const { isInDoubt: isLost, result }: Attempt = yield* this.send(session, owner, caller, request)
+          const { isInDoubt: isLost, result }: Attempt = yield* this.send(session, owner, repeatable, request)
           if (result !== undefined && isFinal(result, isInDoubt)) {
             return yield* isInDoubt ? afterDoubt(request, result) : result
           }
@@ -205,7 +202,7 @@ class Routing {
           if (isInDoubt && !isRepeatable(request)) return yield* Effect.fail(inDoubt)
         }
         // By now the session may have no owner, or belong to this node.
-        const here = yield* Effect.either(execute(this.sessions, caller, request))
+        const here = yield* Effect.either(execute(this.sessions, repeatable, request))
         const isElsewhere = Either.isLeft(here) && here.left._tag === "SessionElsewhere"
         if (!isElsewhere && isFinal(here, isInDoubt)) return yield* isInDoubt ? afterDoubt(request, here) : here
         const elapsed = (yield* Monotonic.millis) - startedAt

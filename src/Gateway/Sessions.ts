@@ -40,6 +40,10 @@ export interface Caller {
   readonly run?: ClientRun
   /** Whether the caller is another node that has subscribers to the session. `get` keeps that in mind for a while. */
   readonly hasSubscribers?: boolean
+  /** Whether the caller gets a session to follow its turn. */
+  readonly resumes?: boolean
+  /** Whether a turn is interrupted a second later, unless a caller of any node {@link resumes} in the meantime. */
+  readonly unlessResumed?: boolean
 }
 
 /** A session with its secrets, which a node that shuts down transfers to another node. */

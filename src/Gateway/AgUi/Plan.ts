@@ -4,7 +4,7 @@ import * as Messages from "../../AgUi/Messages.ts"
 import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import type { ClientRun } from "../Sessions.ts"
 import { isRequest, waitingIn } from "../Streams/Inquiries.ts"
-import { conflict, invalid, type Plan, type Refusal, type Reply } from "../Streams/Plan.ts"
+import { conflict, invalid, type Plan, type Refusal, type Reply, sentIn } from "../Streams/Plan.ts"
 import type { RunAgentInput } from "./Input.ts"
 import { answerKey } from "./Runs.ts"
 
@@ -35,19 +35,9 @@ const runOf = (input: RunAgentInput, digest: string): ClientRun => {
   return { id: input.runId, digest, ...(given === undefined ? {} : { input: given }) }
 }
 
-/** Codes of turns whose message has not reached the agent, so that the same message may be sent again. */
-const unsent: ReadonlySet<string | undefined> = new Set(["not_sent", "not_recorded"])
-
 /** The messages by id that are answered, or on their way. */
-const knownMessages = (conversation: Conversation): ReadonlyMap<string, Messages.ClientMessage> => {
-  const failed = new Set(
-    conversation.messages.flatMap(message =>
-      message.role === "agent" && unsent.has(message.error?.code) ? [message.turnId] : []
-    )
-  )
-  const messages = conversation.messages.filter(message => message.role === "agent" || !failed.has(message.turnId))
-  return new Map(Messages.messagesOf({ ...conversation, messages }).map(message => [message.id, message]))
-}
+const knownMessages = (conversation: Conversation): ReadonlyMap<string, Messages.ClientMessage> =>
+  new Map(Messages.messagesOf(sentIn(conversation)).map(message => [message.id, message]))
 
 /** What is new in the messages of a client. */
 interface News {

@@ -19,8 +19,8 @@ import { times } from "../../Scale.ts"
 
 const stored = <A>(value: A): A => JSON.parse(JSON.stringify(value)) as A
 
-/** Compiles if our chunks are those of the package. */
-const asTheirs = (chunk: Chunk): UIMessageChunk => chunk
+/** Our chunks as those of the package, which `isChunk` checks. */
+const asTheirs = (chunk: Chunk) => chunk as unknown as UIMessageChunk
 
 const isChunk = async (chunk: Chunk): Promise<boolean> => {
   const result = await uiMessageChunkSchema().validate!(stored(asTheirs(chunk)))
