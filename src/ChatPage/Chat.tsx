@@ -1,9 +1,20 @@
 /** The chat: its messages, and what a person does. */
 import { useChat } from "@ai-sdk/react"
 import { lastAssistantMessageIsCompleteWithApprovalResponses } from "ai"
-import { type KeyboardEvent, useEffect, useEffectEvent, useState } from "react"
+import { type KeyboardEvent, useEffect, useEffectEvent, useRef, useState } from "react"
 import { type Answering, MessageView } from "./MessageView.tsx"
-import { agentType, id, linkTo, type Message, stopAgent, stored, transport, transportName, transports } from "./Page.ts"
+import {
+  agentType,
+  id,
+  linkTo,
+  type Message,
+  pauseAfter,
+  stopAgent,
+  stored,
+  transport,
+  transportName,
+  transports
+} from "./Page.ts"
 
 /** A broken connection, after which the agent continues. Errors of the agent are of another type. */
 const isDisconnect = (error: Error | undefined): boolean => error instanceof TypeError
@@ -39,24 +50,33 @@ const useResumedChat = (initial: Array<Message>) => {
 
   useEffect(() => void follow(), [])
 
-  /** Gets what the service has, and follows the turn in progress. A message that it does not have is sent again. */
+  /** Gets what the service has, and follows the turn in progress. Messages that it does not have are sent again. */
   const catchUp = useEffectEvent(async (signal?: AbortSignal): Promise<void> => {
     const known = await stored(signal)
     if (known === undefined || signal?.aborted) return
     let isUnsent = false
     setMessages(current => {
-      const last = current.at(-1)
-      isUnsent = last?.role === "user" && !known.some(({ id }) => id === last.id)
+      const said = current.slice(current.findLastIndex(({ role }) => role !== "user") + 1)
+      isUnsent = said.some(({ id }) => !known.some(message => message.id === id))
       return joined(known, current)
     })
     await (isUnsent ? regenerate() : follow())
   })
 
+  /** The attempts to continue since the last one that has succeeded. */
+  const attempts = useRef(0)
+  useEffect(() => {
+    if (status === "ready" || status === "streaming") attempts.current = 0
+  }, [status])
+
   useEffect(() => {
     if (!isDisconnect(error)) return
     const ended = new AbortController()
-    void catchUp(ended.signal)
-    return () => ended.abort()
+    const timer = setTimeout(() => void catchUp(ended.signal), pauseAfter(attempts.current++))
+    return () => {
+      clearTimeout(timer)
+      ended.abort()
+    }
   }, [error])
 
   // Another tab may have continued the chat.

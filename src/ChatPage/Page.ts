@@ -52,12 +52,12 @@ export const transport =
     ? new WebSocketChatTransport<Message>({ url: `${api}/ws`, protocols: "causeway.v1" })
     : new DefaultChatTransport<Message>({ api })
 
-/** Milliseconds between two requests to a service that does not answer. */
-const pauseMs = 500
+/** The pause in milliseconds after a number of attempts that have failed. */
+export const pauseAfter = (attempts: number): number => Math.min(500 * 2 ** attempts, 8000)
 
 /** The messages that the service has, as soon as it answers; nothing after the signal. */
 export const stored = async (signal?: AbortSignal): Promise<Array<Message> | undefined> => {
-  while (!signal?.aborted) {
+  for (let attempts = 0; !signal?.aborted; attempts++) {
     try {
       const response = await fetch(`${chat}/messages`)
       if (response.ok) return await response.json()
@@ -66,7 +66,7 @@ export const stored = async (signal?: AbortSignal): Promise<Array<Message> | und
       // The service does not answer, or not to the end.
       if (!(error instanceof TypeError)) throw error
     }
-    await new Promise(resolve => setTimeout(resolve, pauseMs))
+    await new Promise(resolve => setTimeout(resolve, pauseAfter(attempts)))
   }
   return undefined
 }

@@ -51,6 +51,10 @@ export interface Caller {
   readonly hasSubscribers?: boolean
   /** Whether `get` waits until the messages that are on their way are recorded, or have failed. */
   readonly awaitsMessages?: boolean
+  /** Whether the caller gets a session to follow its turn. */
+  readonly resumes?: boolean
+  /** Whether a turn is interrupted a second later, unless a caller of any node {@link resumes} in the meantime. */
+  readonly unlessResumed?: boolean
 }
 
 /** A session with its secrets, which a node that shuts down transfers to another node. */

@@ -219,6 +219,38 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       await page.getByText("/ask: asks a question").waitFor()
     })
 
+    it("does not ask for a chat again and again that it cannot follow", async () => {
+      await setUp()
+      const page = await visit.newPage()
+      await page.clock.install()
+      await page.route("**/stream", route => route.abort())
+      await page.routeWebSocket(/\/ws$/, socket => socket.close())
+      let requests = 0
+      page.on("request", request => {
+        if (request.url().endsWith("/messages")) requests++
+      })
+      await open(randomUUID(), page)
+      await page.clock.pauseAt(Date.now() + 60_000)
+      await page.getByText("The connection was lost").waitFor()
+      const settled = async (): Promise<number> => {
+        let before = -1
+        while (before !== requests) {
+          before = requests
+          // Whatever the page asks for at once comes before the answers to these.
+          for (let asked = 0; asked < 10; asked++) await page.evaluate("fetch('/health').then(answer => answer.text())")
+        }
+        return requests
+      }
+      let before = await settled()
+      for (const pause of [1000, 2000, 4000]) {
+        await page.clock.runFor(pause)
+        const after = await settled()
+        assert.isAtMost(after - before, 2 * 2, "the history, and once more after the resume")
+        before = after
+      }
+      await page.close()
+    })
+
     it("keeps what was said when the service is killed and restarted in the middle of an answer", async () => {
       const id = randomUUID()
       const page = await open(id, visit.page)

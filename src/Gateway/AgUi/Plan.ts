@@ -6,7 +6,7 @@ import type { ClientMessage } from "../../AgUi/Protocol.ts"
 import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import type { ClientRun } from "../Sessions.ts"
 import { isRequest, waitingIn } from "../Streams/Inquiries.ts"
-import { conflict, invalid, isUnsent, type Plan, type Refusal, type Reply } from "../Streams/Plan.ts"
+import { conflict, invalid, type Plan, type Refusal, type Reply, sentIn } from "../Streams/Plan.ts"
 import type { RunAgentInput } from "./Input.ts"
 
 /** What is known of the thread. */
@@ -39,13 +39,8 @@ const runOf = (input: RunAgentInput, digest: string, name?: string): ClientRun =
 }
 
 /** The messages by id that are answered, or on their way. */
-const knownMessages = (conversation: Conversation): ReadonlyMap<string, ClientMessage> => {
-  const failed = new Set(
-    conversation.messages.flatMap(message => (message.role === "agent" && isUnsent(message) ? [message.turnId] : []))
-  )
-  const messages = conversation.messages.filter(message => message.role === "agent" || !failed.has(message.turnId))
-  return new Map(Messages.messagesOf({ ...conversation, messages }).map(message => [message.id, message]))
-}
+const knownMessages = (conversation: Conversation): ReadonlyMap<string, ClientMessage> =>
+  new Map(Messages.messagesOf(sentIn(conversation)).map(message => [message.id, message]))
 
 /** What is new in the messages of a client. */
 interface News {

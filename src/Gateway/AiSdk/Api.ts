@@ -4,15 +4,7 @@ import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
-import {
-  BadGateway,
-  Conflict,
-  Forbidden,
-  GatewayTimeout,
-  NotFound,
-  PayloadTooLarge,
-  Unauthorized
-} from "../../Http/ApiError.ts"
+import { Forbidden, PayloadTooLarge, Unauthorized } from "../../Http/ApiError.ts"
 import { HistoryBody, Part, RouteKind } from "../../Http/Contract.ts"
 import { CallErrors, EventStreamText, GatewayAccess, HandshakeHeaders, ServerErrors } from "../Api.ts"
 import { ClientMessageId, described, Name, optional } from "../Protocol/Fields.ts"
@@ -37,7 +29,7 @@ const submission = {
   id: ChatId,
   messages: described(
     Schema.Array(Message),
-    "The messages of the chat. Only the last one is read: a user's new message, or the agent's with approvals."
+    "The messages of the chat. Only what ends them is read: the new messages of a user, or the agent's with approvals."
   ),
   trigger: optional(Schema.Literal("submit-message", "regenerate-message")),
   messageId: optional(
@@ -48,7 +40,7 @@ const submission = {
   )
 }
 
-const SubmissionBody = Schema.Struct(submission).annotations({ identifier: "ChatSubmission" })
+export const SubmissionBody = Schema.Struct(submission).annotations({ identifier: "ChatSubmission" })
 
 const requestId = described(ClientMessageId, "Chosen by the client, for the frames that answer this one.")
 
@@ -82,9 +74,7 @@ export const ChatRoutes = HttpApiGroup.make("chat")
       .setPath(Agent)
       .setPayload(SubmissionBody)
       .addSuccess(MessageStream)
-      .addError(CallErrors)
       .addError(PayloadTooLarge.Wire)
-      .middleware(GatewayAccess)
       .middleware(HistoryBody)
       .annotate(OpenApi.Transform, Description.send)
       .annotate(RouteKind, "stream")
@@ -94,8 +84,6 @@ export const ChatRoutes = HttpApiGroup.make("chat")
       .setPath(Chat)
       .addSuccess(MessageStream)
       .addSuccess(empty("No turn is in progress."))
-      .addError(Conflict.Wire)
-      .middleware(GatewayAccess)
       .annotate(OpenApi.Transform, Description.resume)
       .annotate(RouteKind, "stream")
   )
@@ -103,20 +91,16 @@ export const ChatRoutes = HttpApiGroup.make("chat")
     HttpApiEndpoint.del("stop", "/chat/:agentType/:id/stream")
       .setPath(Chat)
       .addSuccess(empty("No turn is in progress, or it was asked to stop."))
-      .addError(BadGateway.Wire)
-      .addError(GatewayTimeout.Wire)
-      .middleware(GatewayAccess)
       .annotate(OpenApi.Transform, Description.stop)
   )
   .add(
     HttpApiEndpoint.get("messages", "/chat/:agentType/:id/messages")
       .setPath(Chat)
       .addSuccess(UiMessages)
-      .addError(NotFound.Wire)
-      .addError(Conflict.Wire)
-      .middleware(GatewayAccess)
       .annotate(OpenApi.Transform, Description.messages)
   )
+  .middleware(GatewayAccess)
+  .addError(CallErrors)
   .add(
     HttpApiEndpoint.get("connect", "/chat/:agentType/ws")
       .setPath(Agent)

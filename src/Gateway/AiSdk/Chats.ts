@@ -7,7 +7,7 @@ import type { Caller, Subscription } from "../Sessions.ts"
 import { errorOf } from "../Streams/Errors.ts"
 import * as Turns from "../Streams/Turns.ts"
 import { MessageStream } from "./MessageStream.ts"
-import { planOf, type Submission, type Target } from "./Submission.ts"
+import { type Done, endOf, type Submission, stepOf, type Target } from "./Submission.ts"
 import { messagesOf, segmentAfter, type UiMessage, type UiPart } from "./UiMessage.ts"
 
 export type Followed = Turns.Followed<Target>
@@ -39,16 +39,26 @@ export const make: Effect.Effect<Chats, never, Turns.Needed | Scope.Scope> = Eff
 export class Chats {
   constructor(readonly turns: Turns.Turns) {}
 
-  /** Carries out what a client sends. */
-  submit(caller: Caller, chat: Turns.Thread, submission: Submission): Effect.Effect<Followed, ApiError> {
-    const submitted = this.turns.submit(caller, chat, conversation => Effect.succeed(planOf(conversation, submission)))
-    return Effect.mapError(submitted, errorOf)
+  /** Carries out what a client sends: its new messages, one after the other. */
+  submit(caller: Caller, chat: Turns.Thread, submission: Submission, done?: Done): Effect.Effect<Followed, ApiError> {
+    let index = endOf(submission)
+    const plan = (conversation: Conversation) =>
+      Effect.sync(() => {
+        const step = stepOf(conversation, submission, done)
+        index = step.index
+        return step.plan
+      })
+    return Effect.flatMap(Effect.mapError(this.turns.submit(caller, chat, plan), errorOf), followed =>
+      index < endOf(submission)
+        ? this.submit(caller, chat, submission, { index, ...followed.target })
+        : Effect.succeed(followed)
+    )
   }
 
   /** The turn in progress; none if nothing runs. */
   resume(caller: Caller, chat: Turns.Thread): Effect.Effect<Option.Option<Followed>, ApiError> {
     return Effect.gen(this, function* () {
-      const found = yield* this.turns.find(caller, chat)
+      const found = yield* this.turns.find({ ...caller, resumes: true }, chat)
       if (Option.isNone(found)) return Option.none()
       const { histories } = this.turns
       const turnId = yield* histories.read(caller, found.value, ({ turns }) => Effect.succeed(turns.at(-1)))

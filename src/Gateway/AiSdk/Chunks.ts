@@ -1,49 +1,12 @@
 /** The chunks of a UI message stream (version 1) by which a client's part becomes ours. Pure. */
 import { isDeepStrictEqual } from "node:util"
-import type { Approval, DataUiPart, Metadata, ReasoningUiPart, TextUiPart, ToolUiPart, UiPart } from "./UiMessage.ts"
+import { given } from "../../Client/Conversation/State.ts"
+import type { Approval, UiPart } from "./UiMessage.ts"
 
-/** A chunk of a stream, as far as this service sends it. */
-export type Chunk =
-  | { readonly type: "start"; readonly messageId: string; readonly messageMetadata?: Metadata }
-  | { readonly type: "text-start" | "text-end" | "reasoning-start" | "reasoning-end"; readonly id: string }
-  | { readonly type: "text-delta" | "reasoning-delta"; readonly id: string; readonly delta: string }
-  | (ToolName & { readonly type: "tool-input-start" })
-  | { readonly type: "tool-input-delta"; readonly toolCallId: string; readonly inputTextDelta: string }
-  | (ToolName & { readonly type: "tool-input-available"; readonly input: unknown })
-  | {
-      readonly type: "tool-approval-request"
-      readonly toolCallId: string
-      readonly approvalId: string
-      readonly approvalDescriptor?: unknown
-      readonly reason?: string
-    }
-  | {
-      readonly type: "tool-approval-response"
-      readonly approvalId: string
-      readonly approved: boolean
-      readonly reason?: string
-    }
-  | { readonly type: "tool-output-available"; readonly toolCallId: string; readonly output: unknown }
-  | { readonly type: "tool-output-error"; readonly toolCallId: string; readonly errorText: string }
-  | { readonly type: "tool-output-denied"; readonly toolCallId: string }
-  | {
-      readonly type: `data-${string}`
-      readonly id: string
-      readonly data: unknown
-      /** The client does not keep it. */
-      readonly transient?: true
-    }
-  | { readonly type: "reset-step" }
-  | { readonly type: "message-metadata"; readonly messageMetadata: Partial<Metadata> }
-  | { readonly type: "finish"; readonly finishReason: "stop" | "tool-calls" }
-  | { readonly type: "abort"; readonly reason?: string }
-  | { readonly type: "error"; readonly errorText: string }
-
-type ToolName = {
-  readonly toolCallId: string
-  readonly toolName: string
-  readonly dynamic: true
-  readonly providerExecuted: true
+/** A chunk of a stream: a `UIMessageChunk` of the AI SDK. */
+export interface Chunk {
+  readonly type: string
+  readonly [member: string]: unknown
 }
 
 type Chunks = ReadonlyArray<Chunk>
@@ -67,136 +30,91 @@ const addedTo = (before: string, after: string, added: string | undefined): stri
   return after.startsWith(before) ? after.slice(before.length) : undefined
 }
 
-const textChunks = (
-  { added, before, isOpen, key: id }: Change,
-  after: TextUiPart | ReasoningUiPart
-): Chunks | undefined => {
-  const { type } = after
-  if (before === undefined) {
-    const begun: ReadonlyArray<Chunk> = [
-      { type: `${type}-start`, id },
-      ...(after.text === "" ? [] : [{ type: `${type}-delta`, id, delta: after.text } as const])
-    ]
-    return after.state === "done" ? [...begun, { type: `${type}-end`, id }] : begun
-  }
-  if (before.type !== type) return undefined
-  const { state, text } = before
-  const delta = addedTo(text, after.text, added)
+const textChunks = ({ added, after, before, isOpen, key: id }: Change): Chunks | undefined => {
+  const { text: all = "", type } = after
+  if (before !== undefined && before.type !== type) return undefined
+  const { state, text = "" } = before ?? {}
+  const delta = addedTo(text, all, added)
   if (delta === "" && state === after.state) return []
-  if (delta === undefined || !isOpen || state !== "streaming") return undefined
+  if (delta === undefined || (before !== undefined && (!isOpen || state !== "streaming"))) return undefined
   return [
-    ...(delta === "" ? [] : [{ type: `${type}-delta`, id, delta } as const]),
-    ...(after.state === "done" ? [{ type: `${type}-end`, id } as const] : [])
+    ...(before === undefined ? [{ type: `${type}-start`, id }] : []),
+    ...(delta === "" ? [] : [{ type: `${type}-delta`, id, delta }]),
+    ...(after.state === "done" ? [{ type: `${type}-end`, id }] : [])
   ]
 }
 
-const ranks = {
-  "input-streaming": 0,
-  "input-available": 1,
-  "approval-requested": 2,
-  "approval-responded": 3,
-  "output-available": 4,
-  "output-error": 4,
-  "output-denied": 4
-} as const
-
-const nameOf = ({ toolCallId, toolName }: ToolUiPart): ToolName => ({
-  toolCallId,
-  toolName,
-  dynamic: true,
-  providerExecuted: true
-})
+/** The order of the states of a call. */
+const ranks: ReadonlyMap<string | undefined, number> = new Map([
+  ["input-streaming", 0],
+  ["input-available", 1],
+  ["approval-requested", 2],
+  ["approval-responded", 3],
+  ["output-available", 4],
+  ["output-error", 4],
+  ["output-denied", 4]
+])
 
 /** The arguments: more of their text, or the whole value. */
-const inputChunks = (
-  before: ToolUiPart | undefined,
-  after: ToolUiPart,
-  added: string | undefined
-): Chunks | undefined => {
-  const { input, rawInput = "", toolCallId } = after
+const inputChunks = ({ added, after, before }: Change): Chunks | undefined => {
+  const { input, rawInput = "", toolCallId, toolName } = after
+  const call = { toolCallId, toolName, dynamic: true, providerExecuted: true }
   if (after.state !== "input-streaming") {
     if (before === undefined || before.state === "input-streaming") {
-      return [{ type: "tool-input-available", ...nameOf(after), input }] as const
+      return [{ type: "tool-input-available", ...call, input }]
     }
-    return before.toolName === after.toolName && isDeepStrictEqual(before.input, input) ? [] : undefined
+    return before.toolName === toolName && isDeepStrictEqual(before.input, input) ? [] : undefined
   }
-  if (before !== undefined && before.toolName !== after.toolName) return undefined
+  if (before !== undefined && before.toolName !== toolName) return undefined
   const inputTextDelta = addedTo(before?.rawInput ?? "", rawInput, added)
   if (inputTextDelta === undefined) return undefined
   return [
-    ...(before === undefined ? [{ type: "tool-input-start", ...nameOf(after) } as const] : []),
-    ...(inputTextDelta === "" ? [] : [{ type: "tool-input-delta", toolCallId, inputTextDelta } as const])
+    ...(before === undefined ? [{ type: "tool-input-start", ...call }] : []),
+    ...(inputTextDelta === "" ? [] : [{ type: "tool-input-delta", toolCallId, inputTextDelta }])
   ]
 }
 
 const isSameRequest = (a: Approval, b: Approval): boolean =>
   a.id === b.id && a.requestReason === b.requestReason && isDeepStrictEqual(a.descriptor, b.descriptor)
 
-const approvalChunks = (
-  toolCallId: string,
-  before: Approval | undefined,
-  after: Approval | undefined
-): Chunks | undefined => {
+const approvalChunks = ({ after: { approval: after, toolCallId }, before: part }: Change): Chunks | undefined => {
+  const before = part?.approval
   if (after === undefined) return before === undefined ? [] : undefined
   const { approved, descriptor, id: approvalId, reason, requestReason } = after
   if (before !== undefined && !isSameRequest(before, after)) return undefined
   if (before?.approved !== undefined) return before.approved === approved && before.reason === reason ? [] : undefined
-  const request: Chunk = {
-    type: "tool-approval-request",
-    toolCallId,
-    approvalId,
-    ...(descriptor !== undefined && { approvalDescriptor: descriptor }),
-    ...(requestReason !== undefined && { reason: requestReason })
-  }
-  const requested = before === undefined ? [request] : []
-  if (approved === undefined) return requested
+  const request = given({ toolCallId, approvalId, approvalDescriptor: descriptor, reason: requestReason })
   return [
-    ...requested,
-    { type: "tool-approval-response", approvalId, approved, ...(reason !== undefined && { reason }) }
+    ...(before === undefined ? [{ type: "tool-approval-request", ...request }] : []),
+    ...(approved === undefined ? [] : [{ type: "tool-approval-response", ...given({ approvalId, approved, reason }) }])
   ]
 }
 
-const outcomeChunks = (before: ToolUiPart | undefined, after: ToolUiPart): Chunks => {
-  const { errorText = "", output, state, toolCallId } = after
-  const isSame =
-    before?.state === state && before.errorText === after.errorText && isDeepStrictEqual(before.output, output)
-  if (isSame) return []
-  switch (state) {
-    case "output-available":
-      return [{ type: "tool-output-available", toolCallId, output }]
-    case "output-error":
-      return [{ type: "tool-output-error", toolCallId, errorText }]
-    case "output-denied":
-      return [{ type: "tool-output-denied", toolCallId }]
-    default:
-      return []
-  }
+const outcomeChunks = ({ after, before }: Change): Chunks => {
+  const { errorText, output, state = "", toolCallId } = after
+  if (!state.startsWith("output-")) return []
+  const isSame = before?.state === state && before.errorText === errorText && isDeepStrictEqual(before.output, output)
+  return isSame ? [] : [{ type: `tool-${state}`, ...given({ toolCallId, output, errorText }) }]
 }
 
-const toolChunks = ({ added, before, isOpen }: Change, after: ToolUiPart): Chunks | undefined => {
+const toolChunks = (change: Change): Chunks | undefined => {
+  const { after, before, isOpen } = change
   if (before !== undefined) {
-    if (before.type !== "dynamic-tool" || !("toolCallId" in before)) return undefined
-    if (before.toolCallId !== after.toolCallId || !(ranks[before.state] <= ranks[after.state])) return undefined
+    if (before.type !== "dynamic-tool" || before.toolCallId !== after.toolCallId) return undefined
+    if (!(ranks.get(before.state)! <= ranks.get(after.state)!)) return undefined
+    // After the last stream the client has only the text of the arguments, which continues.
+    if (!isOpen && before.state === "input-streaming") return undefined
   }
-  const input = inputChunks(before, after, added)
-  const approval = approvalChunks(after.toolCallId, before?.approval, after.approval)
-  // After the last stream the client has only the text of the arguments, which continues.
-  if (input === undefined || approval === undefined || (!isOpen && before?.state === "input-streaming"))
-    return undefined
-  return [...input, ...approval, ...outcomeChunks(before, after)]
+  const [input, approval] = [inputChunks(change), approvalChunks(change)]
+  return input && approval && [...input, ...approval, ...outcomeChunks(change)]
 }
-
-const isData = (part: UiPart): part is DataUiPart => part.type.startsWith("data-")
 
 /** The chunks by which a part of the client becomes ours; undefined if none do, and the message has to be sent again. */
 export const chunksOf = (change: Change): Chunks | undefined => {
   const { after, before } = change
-  if (after.type === "text" || after.type === "reasoning") return textChunks(change, after as TextUiPart)
-  if (after.type === "dynamic-tool") return toolChunks(change, after as ToolUiPart)
-  const { data, id, type } = after as DataUiPart
-  if (before !== undefined) {
-    if (before.type !== type || !isData(before) || before.id !== id) return undefined
-    if (isDeepStrictEqual(before.data, data)) return []
-  }
-  return [{ type, id, data }]
+  const { data, id, type } = after
+  if (type === "text" || type === "reasoning") return textChunks(change)
+  if (type === "dynamic-tool") return toolChunks(change)
+  if (before !== undefined && (before.type !== type || before.id !== id)) return undefined
+  return before !== undefined && isDeepStrictEqual(before.data, data) ? [] : [{ type, id, data }]
 }

@@ -50,7 +50,7 @@ export const send = operation({
   operationId: "sendChatMessage",
   summary: "Send a message to a chat",
   description:
-    "Starts a turn with the last message, and answers with the agent's message as it is written. The id of the message makes it idempotent: the same id again attaches to its turn. The answer to a question of the agent is the next message. Approvals are answered by the agent's message with them, and the stream continues that message.",
+    "Starts a turn with the last message, and answers with the agent's message as it is written. Messages before it that were not sent are sent first. The id of a message makes it idempotent: the same id again attaches to its turn. The answer to a question of the agent is the next message. Approvals are answered by the agent's message with them, and the stream continues that message.",
   requests: { message: { summary: "A message", value: { id: "chat-1", messages: [user] } } },
   answers: {
     ...errors,
@@ -78,7 +78,8 @@ export const resume = withoutBody({
 export const stop = withoutBody({
   operationId: "stopChat",
   summary: "Stop the turn in progress",
-  description: "Interrupts the agent. To end the request of a stream does not."
+  description: "Interrupts the agent. To end the request of a stream does not.",
+  never: [404, 413]
 })
 
 export const messages = withoutBody({
@@ -93,7 +94,7 @@ export const connect = withoutBody({
   security: [{ jwt: [] }],
   summary: "Follow chats by WebSocket",
   description:
-    "Speaks the frames of `WebSocketChatTransport`: `send`, `resume` and `abort`, answered by `start`, `chunk`, `end`, `no-active` and `error`. `abort` stops the turn unless a `resume` of the chat follows within a second. A browser sends the token as a subprotocol: `causeway.v1, bearer.<token>`. The close codes are those of the gateway's WebSocket, such as 4501 when the token has expired.",
+    "Speaks the frames of `WebSocketChatTransport`: `send`, `resume` and `abort`, answered by `start`, `chunk`, `end`, `no-active` and `error`. `abort` stops the turn unless the chat is resumed within a second. A browser sends the token as a subprotocol: `causeway.v1, bearer.<token>`. The close codes are those of the gateway's WebSocket, such as 4501 when the token has expired.",
   answers: {
     400: { example: { error: "Invalid request: agentType: has 257 characters; the limit is 256" } },
     500: {
@@ -101,5 +102,5 @@ export const connect = withoutBody({
       example: { error: "WebSocket upgrade failed: the request is not a WebSocket handshake" }
     }
   },
-  never: []
+  never: [404, 409, 413, 502, 504]
 })

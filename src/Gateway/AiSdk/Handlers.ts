@@ -8,7 +8,7 @@ import { asCaller } from "../Streams/Caller.ts"
 import type * as Turns from "../Streams/Turns.ts"
 import * as Chats from "./Chats.ts"
 import { AiSdk } from "./Endpoints.ts"
-import { encodingOf, headers } from "./EventStream.ts"
+import { encodingOf, headers, serverSentEvents } from "./EventStream.ts"
 import * as Socket from "./Socket.ts"
 
 const make = (settings: Settings) =>
@@ -19,7 +19,7 @@ const make = (settings: Settings) =>
     const stream = (incoming: Incoming, found: Effect.Effect<Chats.Followed, Turns.Failed>) =>
       chats.turns.stream(incoming, found, headers, ({ target }, conversation, subscription) =>
         Effect.map(chats.beginning(subscription, target)(conversation), begun => {
-          return { ...begun, encoding: encodingOf(begun) }
+          return { ...begun, encoding: encodingOf(begun, serverSentEvents) }
         })
       )
 

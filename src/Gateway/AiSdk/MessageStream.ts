@@ -72,14 +72,8 @@ export class MessageStream {
     const { message, segment } = this
     yield { type: "start", messageId: segment.id, messageMetadata: startOf(message, segment) }
     const ours = [...this.take()]
-    const chunks = ours.map((shown, index) =>
-      chunksOf({ key: shown.key, before: client[index], after: this.uiOf(shown), isOpen: false })
-    )
-    if (client.length > ours.length || chunks.includes(undefined)) yield* this.again()
-    else {
-      for (const shown of ours) this.keep(shown, this.uiOf(shown))
-      for (const made of chunks) yield* made!
-    }
+    for (const [index, shown] of ours.entries()) if (index < client.length) this.sent.set(shown, client[index]!)
+    yield* (client.length > ours.length ? undefined : this.updates(ours, false)) ?? this.again()
     yield* this.end()
   }
 
@@ -104,8 +98,13 @@ export class MessageStream {
     }
     if (mayComplete) for (const each of open) changed.add(each)
     for (const each of this.take()) changed.add(each)
-    const chunks = [...changed].map(each => this.update(each))
-    touched.clear()
+    return this.updates(changed)
+  }
+
+  /** The chunks of parts that may have changed; undefined if there are none that the client could follow. */
+  private updates(changed: Iterable<Shown>, isOpen = true): ReadonlyArray<Chunk> | undefined {
+    const chunks = Array.from(changed, each => this.update(each, isOpen))
+    this.touched.clear()
     return chunks.includes(undefined) ? undefined : chunks.flatMap(made => made!)
   }
 
@@ -119,7 +118,7 @@ export class MessageStream {
     for (const known of [this.sent, this.shown, this.open, this.touched]) known.clear()
     this.first = undefined
     yield { type: "reset-step" }
-    for (const shown of this.take()) yield* this.update(shown)!
+    yield* this.updates(this.take())!
   }
 
   /** Takes the parts that have started. */
@@ -146,12 +145,12 @@ export class MessageStream {
     return uiOf(decided, message.status, shown.part === message.parts.at(-1))
   }
 
-  private update(shown: Shown): ReadonlyArray<Chunk> | undefined {
+  private update(shown: Shown, isOpen: boolean): ReadonlyArray<Chunk> | undefined {
     const { part } = shown
     const { sent, touched } = this
     const after = this.uiOf(shown)
     const added = touched.get(part)
-    const chunks = chunksOf({ key: shown.key, before: sent.get(shown), after, added, isOpen: true })
+    const chunks = chunksOf({ key: shown.key, before: sent.get(shown), after, added, isOpen })
     this.keep(shown, after)
     return chunks !== undefined && part.type === "tool" && part.inProgress && part.progress && touched.has(part)
       ? [...chunks, progressOf(shown, part.progress)]

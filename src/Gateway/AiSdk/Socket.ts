@@ -1,17 +1,5 @@
 /** The WebSocket of `WebSocketChatTransport`: the streams of several chats on one connection. */
-import {
-  Deferred,
-  Effect,
-  Either,
-  Exit,
-  type Fiber,
-  FiberId,
-  Option,
-  ParseResult,
-  Schema,
-  Scope,
-  type Tracer
-} from "effect"
+import { Deferred, Effect, Either, type Fiber, Option, ParseResult, Schema, type Scope, type Tracer } from "effect"
 import { excess, illFormedAt, isObject, mayBeIllFormed, parseChecked } from "../../base/Json/Parsing.ts"
 import type { ApiError } from "../../Http/ApiError.ts"
 import { describe, historyLimits } from "../../Http/Contract.ts"
@@ -20,51 +8,70 @@ import type { Connection, Upgrade } from "../../Http/WebSocket.ts"
 import type { Authentication, Identity } from "../Authentication.ts"
 import { ClientSocket, type Clocks } from "../Clients/ClientSocket.ts"
 import { acceptBy, connectionSet, Handshakes, makeRunner, parentOf } from "../Clients/Handshakes.ts"
-import type { Settings, Slot } from "../Clients.ts"
+import type { Clients, Settings, Slot } from "../Clients.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import { closeCodes } from "../Protocol/Codes.ts"
 import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
+import type { Caller } from "../Sessions.ts"
 import { errorOf } from "../Streams/Errors.ts"
+import type { EventStream } from "../Streams/EventStream.ts"
+import * as EventStreams from "../Streams/EventStreams.ts"
 import type { Thread } from "../Streams/Turns.ts"
 import { ChatFrame } from "./Api.ts"
-import { ChatRequest, sendFrame } from "./ChatRequest.ts"
+import { ChatRequest, frameOf } from "./ChatRequest.ts"
 import type { Chats, Followed } from "./Chats.ts"
-import { hasExpired } from "./EventStream.ts"
-
-/** How long after `abort` a client may resume before the turn is stopped. */
-const stopDelay = "1 second"
+import { encodingOf } from "./EventStream.ts"
 
 /** Bytes of a frame that count as one frame. */
 const countedBytes = 256 * 1024
 
+/** Streams take no slot in addition to that of their connection. */
+const ownSlot: Slot = { offer: () => {}, release: () => {} }
+
 /** The services that all connections share. */
 interface Shared extends Clocks {
   readonly chats: Chats
+  readonly streams: EventStreams.EventStreams
   readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
 }
 
-const readFrame = Schema.decodeUnknownEither(ChatFrame, { errors: "all" })
+type Read = (frame: object) => Either.Either<ChatFrame, ParseResult.ParseError>
 
-/** A frame that is not understood. Without `requestId` it cannot be answered. */
+const reader = <A extends ChatFrame, I>(schema: Schema.Schema<A, I>): Read =>
+  Schema.decodeUnknownEither(schema, { errors: "all" })
+
+const [send, resume, abort] = ChatFrame.members
+
+/** The frames by their types, which may be any value. */
+const readers = new Map<unknown, Read>([
+  ["send", reader(send)],
+  ["resume", reader(resume)],
+  ["abort", reader(abort)]
+])
+
+/** A frame that is not understood. Without `requestId` no client can refer the answer to its request. */
 interface Invalid {
-  readonly requestId: string | undefined
+  readonly requestId: string
   readonly error: string
 }
 
 const shape = { levels: historyLimits.levels + 2, members: historyLimits.members }
 
-const decode = (text: string): Either.Either<ChatFrame, Invalid> => {
+/** Decodes a frame. Fails without a reason if it is not a JSON object. */
+const decode = (text: string): Either.Either<ChatFrame, Invalid | undefined> => {
   const problem = excess(text, shape)
-  if (problem !== undefined) return Either.left({ requestId: undefined, error: `The frame ${problem}` })
+  if (problem !== undefined) return Either.left({ requestId: "", error: `Invalid request: the frame ${problem}` })
   const parsed = parseChecked(text)
-  if (Either.isLeft(parsed) || !isObject(parsed.right)) {
-    return Either.left({ requestId: undefined, error: "The frame is not a JSON object" })
-  }
-  const requestId = typeof parsed.right.requestId === "string" ? parsed.right.requestId : undefined
+  if (Either.isLeft(parsed) || !isObject(parsed.right)) return Either.left(undefined)
+  const { requestId: id, type } = parsed.right
+  const requestId = typeof id === "string" ? id : ""
+  const refuse = (error: string) => Either.left({ requestId, error })
   if (mayBeIllFormed(text) && illFormedAt(parsed.right) !== undefined) {
-    return Either.left({ requestId, error: "Invalid request: it must be Unicode, and has a lone surrogate" })
+    return refuse("Invalid request: it must be Unicode, and has a lone surrogate")
   }
-  return Either.mapLeft(readFrame(parsed.right), issue => ({
+  const read = readers.get(type)
+  if (read === undefined) return refuse(`Invalid request: type: must be ${[...readers.keys()].join(", ")}`)
+  return Either.mapLeft(read(parsed.right), issue => ({
     requestId,
     error: describe(ParseResult.ArrayFormatter.formatErrorSync(issue))
   }))
@@ -73,8 +80,6 @@ const decode = (text: string): Either.Either<ChatFrame, Invalid> => {
 /** The connection of one client. */
 class ChatConnection extends ClientSocket {
   private readonly requests = new Map<string, ChatRequest>()
-  /** The turns that are about to be stopped, by chat. */
-  private readonly stopping = new Map<string, Fiber.RuntimeFiber<void>>()
 
   constructor(
     connection: Connection,
@@ -99,7 +104,7 @@ class ChatConnection extends ClientSocket {
 
   protected override onExpired(): void {
     // The package takes any end of a connection for a failure of the network, and resumes.
-    for (const request of [...this.requests.values()]) request.fail(hasExpired)
+    for (const request of [...this.requests.values()]) request.expire()
   }
 
   onClosing(): void {
@@ -111,8 +116,8 @@ class ChatConnection extends ClientSocket {
     const type = Either.isRight(decoded) ? `chat_${decoded.right.type}` : GatewayMetrics.invalid
     GatewayMetrics.received.increment(type, this.shared.chats.turns.clients.tags)
     if (Either.isLeft(decoded)) {
-      const { error, requestId } = decoded.left
-      return requestId === undefined ? this.close(closeCodes.protocol) : this.refuse(requestId, error)
+      const { left } = decoded
+      return left === undefined ? this.close(closeCodes.protocol) : this.refuse(left.requestId, left.error)
     }
     const frame = decoded.right
     if (frame.type === "abort") return this.abort(frame.requestId)
@@ -124,43 +129,41 @@ class ChatConnection extends ClientSocket {
   }
 
   private begin(frame: Exclude<ChatFrame, { readonly type: "abort" }>): void {
+    const { caller } = this
+    const { actor, tenant } = caller
     const { chats, run } = this.shared
-    const { actor, tenant } = this.identity
-    const caller = { tenant, actor }
     const chat = this.chatOf(frame.id)
-    const scope = Effect.runSync(Scope.make())
     const { clients } = chats.turns
-    const request = new ChatRequest(frame.requestId, frame.id, tenant, clients, this.connection, ended => {
-      this.requests.delete(ended.id)
-      run(Scope.close(scope, Exit.void))
+    const request = new ChatRequest(frame.requestId, frame.id, this.connection, clients, (ended, stream) => {
+      if (this.requests.get(ended.id) === ended) this.requests.delete(ended.id)
+      if (stream !== undefined) run(stream.release)
     })
     this.requests.set(frame.requestId, request)
     if (frame.type === "send") request.answer("start")
-    else this.keep(frame.id)
     const found = frame.type === "send" ? Effect.asSome(chats.submit(caller, chat, frame)) : chats.resume(caller, chat)
-    const follow = ({ sessionId, target }: Followed) =>
-      Effect.gen(function* () {
-        Deferred.unsafeDone(request.turn, Effect.succeed(target.turnId))
-        if (request.hasEnded) return
-        const subscription = yield* clients.sessions.subscribe(caller, sessionId, request.feed)
-        const begun = yield* chats.turns.histories.begin(subscription, chats.beginning(subscription, target))
+    const follow = (followed: Followed) =>
+      Effect.map(this.open(followed, request), stream => {
         if (frame.type === "resume") request.answer("start")
-        request.begin(subscription, begun)
-      }).pipe(Effect.mapError(errorOf))
+        request.follow(stream)
+      })
     const noTurn = Effect.sync(() => request.answer("no-active"))
     run(
       found.pipe(
-        Effect.tapError(error => Deferred.fail(request.turn, error)),
-        Effect.flatMap(Option.match({ onNone: () => noTurn, onSome: follow })),
+        Effect.onExit(exit => Deferred.done(request.followed, exit)),
+        Effect.flatMap(
+          Option.match({
+            onNone: () => noTurn,
+            onSome: followed => (request.hasEnded ? Effect.void : follow(followed))
+          })
+        ),
         Effect.catchAll(({ error }) => {
-          request.fail(error)
+          request.answer("error", error)
           return Effect.annotateLogs(Effect.logDebug("A request failed"), { reason: error })
         }),
         Effect.catchAllDefect(defect => {
-          request.fail("Internal error")
+          request.answer("error", "Internal error")
           return Effect.logError("A request of a chat has failed", defect)
         }),
-        Scope.extend(scope),
         Effect.annotateLogs({ tenant, actor }),
         // A stack would keep the connection in memory.
         Effect.withSpan(`Chat.${frame.type}`, {
@@ -171,39 +174,44 @@ class ChatConnection extends ClientSocket {
     )
   }
 
+  /** Opens the stream of a turn, which has the slot of the connection. */
+  private open(followed: Followed, { form }: ChatRequest): Effect.Effect<EventStream, ApiError> {
+    const { chats, streams } = this.shared
+    const { caller, identity } = this
+    const client = { caller, expiresAt: identity.expiresAt, slot: ownSlot }
+    return streams.open(client, Effect.succeed(followed), (subscription, _, { target }) =>
+      chats.turns.histories.begin(subscription, chats.beginning(subscription, target)).pipe(
+        Effect.map(begun => ({ ...begun, encoding: encodingOf(begun, form), maySkip: false })),
+        Effect.mapError(errorOf)
+      )
+    )
+  }
+
+  private get caller(): Caller {
+    const { actor, tenant } = this.identity
+    return { tenant, actor }
+  }
+
   private chatOf(id: string): Thread {
     return { agentType: this.agentType, id }
   }
 
-  /** Ends a stream, and stops its turn unless the client resumes it soon. */
+  /** Ends a stream, and stops its turn unless a client resumes it soon. */
   private abort(requestId: string): void {
     const request = this.requests.get(requestId)
     if (request === undefined) return
-    const { chatId: id, turn } = request
     const { chats, run } = this.shared
-    const { actor, tenant } = this.identity
+    const { chatId, followed } = request
     request.end()
-    this.keep(id)
-    const stopped = Effect.flatMap(Deferred.await(turn), turnId => {
-      const stop = chats.stop({ tenant, actor }, this.chatOf(id), turnId)
-      return Effect.catchAll(stop, ({ error }) => Effect.logWarning("A turn was not stopped", error))
-    })
-    const stop = Effect.ignore(stopped).pipe(
-      Effect.delay(stopDelay),
-      Effect.ensuring(Effect.sync(() => this.stopping.delete(id)))
-    )
-    this.stopping.set(id, run(stop))
-  }
-
-  /** Does not stop a turn that was about to be stopped. */
-  private keep(id: string): void {
-    const fiber = this.stopping.get(id)
-    this.stopping.delete(id)
-    fiber?.unsafeInterruptAsFork(FiberId.none)
+    const stop = ({ target }: Followed) =>
+      chats.stop({ ...this.caller, unlessResumed: true }, this.chatOf(chatId), target.turnId)
+    const stopped = Effect.flatMap(Effect.flatten(Deferred.await(followed)), stop)
+    // Where there is no turn, nothing is to be stopped.
+    run(Effect.ignore(Effect.tapError(stopped, error => Effect.logDebug("A turn was not stopped", error))))
   }
 
   private refuse(requestId: string, errorText: string): void {
-    sendFrame(this.connection, this.shared.chats.turns.clients, { type: "error", requestId, errorText })
+    this.connection.sendFrame(frameOf(this.shared.chats.turns.clients, requestId, "error", errorText))
   }
 }
 
@@ -213,7 +221,7 @@ type Connect = (handshake: Parameters<Handshakes["identify"]>[0], agentType: str
 export const make = (
   settings: Settings,
   chats: Chats
-): Effect.Effect<Connect, never, Authentication | DrainingSignal | Scope.Scope> =>
+): Effect.Effect<Connect, never, Authentication | Clients | DrainingSignal | Scope.Scope> =>
   Effect.gen(function* () {
     const clock = yield* Effect.clock
     const run = yield* makeRunner
@@ -221,7 +229,14 @@ export const make = (
     const { unsentBytes } = settings
     // A frame has the names of its members in addition to what a body has.
     const connections = yield* connectionSet({ messageBytes: historyLimits.bytes + 1024, unsentBytes })
-    const shared: Shared = { chats, run, now: () => clock.unsafeCurrentTimeMillis(), monotonic: connections.now }
+    const streams = yield* EventStreams.make("ai_sdk_websocket", GatewayMetrics.sent)
+    const shared: Shared = {
+      chats,
+      run,
+      streams,
+      now: () => clock.unsafeCurrentTimeMillis(),
+      monotonic: connections.now
+    }
     return (handshake, agentType) =>
       Effect.map(handshakes.identify(handshake), identity => ({
         connections,

@@ -1,30 +1,27 @@
 /** What a client that sends messages wants: a new turn, an answer to the agent, or the stream of a turn. Pure. */
+import { Either, ParseResult, Schema } from "effect"
 import type { AgentMessage, Conversation, RequestPart } from "../../Client/Conversation/Conversation.ts"
+import { BadRequest } from "../../Http/ApiError.ts"
+import { describe } from "../../Http/Contract.ts"
+import { isPending, isRequest } from "../Streams/Inquiries.ts"
 import {
   conflict,
   invalid,
   type Plan as PlanOf,
   type Refusal,
   type Reply,
+  sentIn,
   type Target as Turn
 } from "../Streams/Plan.ts"
+import type { SubmissionBody } from "./Api.ts"
 import type { Decision } from "./MessageStream.ts"
-import { answerIdOf, answerText, Parts, type Shown, segmentsOf, type UiPart, userIdOf } from "./UiMessage.ts"
-
-/** A message as a client sends it. */
-export interface ClientMessage {
-  readonly id: string
-  readonly role: "system" | "user" | "assistant"
-  readonly parts: ReadonlyArray<Readonly<Record<string, unknown>>>
-}
+import { answerIdOf, answerText, segmentsOf, shownIn, UiPart, userIdOf } from "./UiMessage.ts"
 
 /** What a client sends. */
-export interface Submission {
-  readonly messages: ReadonlyArray<ClientMessage>
-  readonly trigger?: "submit-message" | "regenerate-message" | undefined
-  /** The message that is sent or continued; by default the last one. */
-  readonly messageId?: string | null | undefined
-}
+export type Submission = Omit<typeof SubmissionBody.Type, "id">
+
+/** A message as a client sends it. Its parts are decoded if it is read. */
+export type ClientMessage = Submission["messages"][number]
 
 /** The message of a turn that a client gets. */
 export interface Target extends Turn {
@@ -38,50 +35,66 @@ export interface Target extends Turn {
 
 type Plan = PlanOf<Target>
 
+/** What is to be done for the next message of a submission. */
+export interface Step {
+  readonly plan: Plan
+  /** The message, by index. */
+  readonly index: number
+}
+
+/** The step of a submission that was done last, with the question that it answered. */
+export interface Done extends Pick<Step, "index">, Pick<Target, "after"> {}
+
+/** Maximum number of new messages in a submission. */
+const maxNew = 16
+
 const quoted = (text: string): string => JSON.stringify(text.slice(0, 64))
 
+const readParts = Schema.decodeUnknownEither(Schema.Array(UiPart), { errors: "all" })
+
+/** The parts of a message, or what is wrong with them. */
+const partsIn = ({ parts }: ClientMessage, index: number): ReadonlyArray<UiPart> | Refusal => {
+  const read = readParts(parts)
+  if (Either.isRight(read)) return read.right
+  const issues = ParseResult.ArrayFormatter.formatErrorSync(read.left)
+  const placed = issues.map(issue => ({ ...issue, path: ["messages", index, "parts", ...issue.path] }))
+  return { is: "refused", error: new BadRequest({ error: describe(placed) }) }
+}
+
 /** The text of a user's message, or why it cannot be sent. The platform takes text alone. */
-const textOf = ({ parts }: ClientMessage, place: string): string | Refusal => {
-  const texts: Array<string> = []
-  for (const [index, { text, type }] of parts.entries()) {
-    if (type !== "text" || typeof text !== "string") {
-      const named = typeof type === "string" ? quoted(type) : "no type"
-      return invalid(`${place}.parts[${index}]: a part of type ${named} cannot be sent to the agent, which takes text`)
-    }
-    texts.push(text)
+const textOf = (message: ClientMessage, index: number): string | Refusal => {
+  const parts = partsIn(message, index)
+  if ("is" in parts) return parts
+  const other = parts.findIndex(({ text, type }) => type !== "text" || text === undefined)
+  if (other >= 0) {
+    const type = quoted(parts[other]!.type)
+    return invalid(
+      `messages[${index}].parts[${other}]: a part of type ${type} cannot be sent to the agent, which takes text`
+    )
   }
-  const text = texts.join("\n")
-  return text === "" ? invalid(`${place}: must have a text`) : text
+  const text = parts.map(part => part.text).join("\n")
+  return text === "" ? invalid(`messages[${index}]: must have a text`) : text
 }
 
 const agentMessages = ({ messages }: Conversation): ReadonlyArray<AgentMessage> =>
   messages.filter(message => message.role === "agent")
 
-/** A message of a user that the conversation has. */
-interface Known {
-  readonly text: string
-  readonly turnId: string | undefined
-}
+/** The requests of a conversation, each with its message. */
+const requestsIn = (conversation: Conversation): ReadonlyArray<readonly [AgentMessage, RequestPart]> =>
+  agentMessages(conversation).flatMap(message => message.parts.filter(isRequest).map(part => [message, part] as const))
 
 /** The answered questions of a conversation, the newest first. */
-const answered = (conversation: Conversation): ReadonlyArray<readonly [AgentMessage, RequestPart]> =>
-  agentMessages(conversation)
-    .flatMap(message =>
-      message.parts.flatMap(part =>
-        part.type === "question" && part.status === "answered" ? [[message, part] as const] : []
-      )
-    )
+const answered = (conversation: Conversation) =>
+  requestsIn(conversation)
+    .filter(([, { status, type }]) => type === "question" && status === "answered")
     .reverse()
 
-const knownMessage = (conversation: Conversation, id: string): Known | undefined => {
-  for (const message of conversation.messages) {
-    if (message.role === "user" && userIdOf(message) === id) return message
-  }
-  for (const [message, question] of answered(conversation)) {
-    if (answerIdOf(message, question) === id) return { text: answerText(question.answer), turnId: message.turnId }
-  }
-  return undefined
-}
+/** A message of a user that the conversation has, which may be an answer. */
+const knownMessage = (conversation: Conversation, id: string) =>
+  conversation.messages.filter(message => message.role === "user").find(message => userIdOf(message) === id) ??
+  answered(conversation)
+    .filter(([message, question]) => answerIdOf(message, question) === id)
+    .map(([{ turnId }, { answer }]) => ({ text: answerText(answer), turnId }))[0]
 
 /**
  * The answers that a message may have been, the newest first: questions keep no id of the message that answered them. The
@@ -96,47 +109,62 @@ const earlierAnswers = (conversation: Conversation, text: string, clientMessageI
     )
     .slice(0, 8)
 
-const userPlan = (conversation: Conversation, { messages, trigger }: Submission, index: number): Plan => {
-  const last = messages[index]!
-  const text = textOf(last, `messages[${index}]`)
-  if (typeof text !== "string") return text
-  const { id } = last
-  const known = knownMessage(conversation, id)
-  if (known !== undefined) {
-    if (known.text !== text) {
-      return conflict(`The message ${quoted(id)} was sent with another text, and a history is not rewritten`)
-    }
-    const turn = agentMessages(conversation).find(({ turnId }) => turnId !== undefined && turnId === known.turnId)
-    if (turn === undefined) return conflict(`The answer to the message ${quoted(id)} is no longer kept`)
-    if (trigger === "regenerate-message" && turn.status !== "running") {
-      return conflict(
-        `The message ${quoted(id)} was answered, and a history is not rewritten: send it as a new message`
-      )
-    }
-    return { is: "attach", target: { turnId: turn.turnId! } }
-  }
-  for (const message of agentMessages(conversation)) {
-    for (const part of message.parts) {
-      if (part.type !== "question" || part.status !== "pending" || message.turnId === undefined) continue
-      const reply = { requestId: part.requestId, answer: text, clientMessageId: id }
-      return { is: "answer", replies: [reply], target: { turnId: message.turnId, after: part.seq } }
-    }
-  }
-  return conversation.waiting.length > 0
-    ? conflict("The agent waits for an approval: answer it first")
-    : { is: "send", content: text, clientMessageId: id, earlier: earlierAnswers(conversation, text, id) }
+/** Joins the turn of a message that the conversation has. */
+const joinPlan = (
+  conversation: Conversation,
+  { id }: ClientMessage,
+  turnId: string | undefined,
+  { trigger }: Submission
+): Plan => {
+  const turn = agentMessages(conversation).find(message => message.turnId !== undefined && message.turnId === turnId)
+  if (turn === undefined) return conflict(`The answer to the message ${quoted(id)} is no longer kept`)
+  return trigger === "regenerate-message" && turn.status !== "running"
+    ? conflict(`The message ${quoted(id)} was answered, and a history is not rewritten: send it as a new message`)
+    : { is: "attach", target: { turnId: turn.turnId! } }
 }
 
-/** What the client's user has decided, by the id of the approval. */
-const decisionsIn = ({ parts }: ClientMessage): ReadonlyMap<string, Decision> => {
-  const decisions = new Map<string, Decision>()
-  for (const { approval } of parts) {
-    if (typeof approval !== "object" || approval === null) continue
-    const { approved, id, reason } = approval as Readonly<Record<string, unknown>>
-    if (typeof id !== "string" || typeof approved !== "boolean") continue
-    decisions.set(id, typeof reason === "string" ? { approved, reason } : { approved })
+/** Sends a new message. It answers the question that waits, unless it follows another new one. */
+const sendPlan = (conversation: Conversation, clientMessageId: string, text: string, done: Done | undefined): Plan => {
+  const waiting = requestsIn(conversation).filter(([, part]) => isPending(part) && part.seq !== done?.after)
+  const question = waiting.find(([{ turnId }, { type }]) => type === "question" && turnId !== undefined)
+  if (question !== undefined && done === undefined) {
+    const [{ turnId }, { requestId, seq }] = question
+    const reply = { requestId, answer: text, clientMessageId }
+    return { is: "answer", replies: [reply], target: { turnId: turnId!, after: seq } }
   }
-  return decisions
+  return waiting.length > 0
+    ? conflict(`The agent waits for ${question === undefined ? "an approval" : "an answer"}: answer it first`)
+    : { is: "send", content: text, clientMessageId, earlier: earlierAnswers(conversation, text, clientMessageId) }
+}
+
+/** The next of the messages of a user that end the submission: the first one after those that the conversation has. */
+const userStep = (conversation: Conversation, submission: Submission, last: number, done: Done | undefined): Step => {
+  const messages = submission.messages.slice(0, last + 1)
+  const refused = (index: number, plan: Plan): Step => ({ index, plan })
+  const begin =
+    Math.max(
+      messages.findLastIndex(({ role }) => role !== "user"),
+      done?.index ?? -1
+    ) + 1
+  const texts: Array<string> = []
+  let next = begin
+  for (let index = begin; index <= last; index++) {
+    const message = messages[index]!
+    const text = textOf(message, index)
+    if (typeof text !== "string") return refused(index, text)
+    texts.push(text)
+    const known = knownMessage(conversation, message.id)
+    if (known === undefined) continue
+    if (known.text !== text) {
+      const reason = `The message ${quoted(message.id)} was sent with another text, and a history is not rewritten`
+      return refused(index, conflict(reason))
+    }
+    if (index === last) return { index, plan: joinPlan(conversation, message, known.turnId, submission) }
+    next = index + 1
+  }
+  const count = last + 1 - next
+  if (count > maxNew) return refused(next, invalid(`messages: ${count} are new; the limit is ${maxNew}`))
+  return { index: next, plan: sendPlan(conversation, messages[next]!.id, texts[next - begin]!, done) }
 }
 
 const replyOf = ({ requestId }: RequestPart, { approved, reason }: Decision): Reply => ({
@@ -144,7 +172,10 @@ const replyOf = ({ requestId }: RequestPart, { approved, reason }: Decision): Re
   answer: reason === undefined ? approved : { approved, reason }
 })
 
-const assistantPlan = (conversation: Conversation, { trigger }: Submission, last: ClientMessage): Plan => {
+const assistantPlan = (conversation: Conversation, { messages, trigger }: Submission, index: number): Plan => {
+  const last = messages[index]!
+  const client = partsIn(last, index)
+  if ("is" in client) return client
   if (trigger === "regenerate-message") return conflict("A history is not rewritten: send a new message")
   const message = agentMessages(conversation).find(each => segmentsOf(each).some(({ id }) => id === last.id))
   const segment = message && segmentsOf(message).at(-1)!
@@ -152,47 +183,50 @@ const assistantPlan = (conversation: Conversation, { trigger }: Submission, last
     return conflict(`The message ${quoted(last.id)} is not known`)
   }
   if (segment.id !== last.id) return conflict(`The message ${quoted(last.id)} was followed by another one`)
-  const parts = new Parts()
-  const shown = new Set<Shown>()
-  for (const part of message.parts.slice(segment.from)) shown.add(parts.add(part))
-  const decided = decisionsIn(last)
+  const requests = new Map(shownIn(message, segment).map(({ approvalId, request }) => [approvalId, request]))
   const decisions = new Map<number, Decision>()
   const replies: Array<Reply> = []
-  for (const { approvalId, request } of shown) {
-    const decision = request && decided.get(approvalId)
-    if (decision === undefined || request!.status === "expired") continue
-    if (request!.status === "answered" && request!.approved !== decision.approved) {
-      return conflict(`The approval ${quoted(approvalId)} was ${request!.approved ? "granted" : "denied"} before`)
+  for (const [at, { approval }] of client.entries()) {
+    if (approval?.approved === undefined) continue
+    const { approved, id, reason } = approval
+    const request = requests.get(id)
+    if (request === undefined && conversation.trimmedSeq === 0) {
+      return invalid(`messages[${index}].parts[${at}].approval.id: there is no request ${quoted(id)}`)
     }
-    decisions.set(request!.seq, decision)
-    if (request!.status === "pending") replies.push(replyOf(request!, decision))
+    if (request === undefined || request.status === "expired") continue
+    if (request.status === "answered" && request.approved !== approved) {
+      return conflict(`The approval ${quoted(id)} was ${request.approved ? "granted" : "denied"} before`)
+    }
+    const decision = reason === undefined ? { approved } : { approved, reason }
+    decisions.set(request.seq, decision)
+    if (request.status === "pending") replies.push(replyOf(request, decision))
   }
-  const target = { turnId: message.turnId, decisions, client: last.parts as unknown as ReadonlyArray<UiPart> }
+  const target = { turnId: message.turnId, decisions, client }
   return replies.length === 0 ? { is: "attach", target } : { is: "answer", replies, target }
 }
 
 /**
- * The message that is sent or continued. The package names an earlier one where its approval is answered although other
- * messages follow, which this service has refused.
+ * The message that a submission ends with, by index: the one that is sent or continued. The package names an earlier one
+ * where its approval is answered although other messages follow, which this service has refused.
  */
-const subjectOf = ({ messageId, messages, trigger }: Submission): number =>
+export const endOf = ({ messageId, messages, trigger }: Submission): number =>
   typeof messageId !== "string" || trigger === "regenerate-message"
     ? messages.length - 1
     : messages.findLastIndex(({ id }) => id === messageId)
 
-/** What is to be done for a submission. */
-export const planOf = (conversation: Conversation, submission: Submission): Plan => {
-  const { messages } = submission
-  if (messages.length === 0) return invalid("messages: must not be empty")
-  const index = subjectOf(submission)
-  switch (messages[index]?.role) {
+/** What is to be done for the next message of a submission. The last one is that with the index {@link endOf}. */
+export const stepOf = (conversation: Conversation, submission: Submission, done?: Done): Step => {
+  const index = endOf(submission)
+  const refused = (error: string): Step => ({ index, plan: invalid(error) })
+  if (submission.messages.length === 0) return refused("messages: must not be empty")
+  switch (submission.messages[index]?.role) {
     case undefined:
-      return invalid("messageId: must be the id of one of the messages")
+      return refused("messageId: must be the id of one of the messages")
     case "user":
-      return userPlan(conversation, submission, index)
+      return userStep(sentIn(conversation), submission, index, done)
     case "assistant":
-      return assistantPlan(conversation, submission, messages[index]!)
+      return { index, plan: assistantPlan(conversation, submission, index) }
     default:
-      return invalid(`messages[${index}].role: must be user or assistant`)
+      return refused(`messages[${index}].role: must be user or assistant`)
   }
 }

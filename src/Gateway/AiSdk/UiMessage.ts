@@ -4,6 +4,7 @@
  * The agent's message of a turn is one message, whose id is the turn's. An answered question ends it: the answer is a
  * message of the user, and what follows is another message.
  */
+import { Schema } from "effect"
 import type {
   AgentMessage,
   Conversation,
@@ -16,7 +17,9 @@ import type {
   UserMessage
 } from "../../Client/Conversation/Conversation.ts"
 import { given } from "../../Client/Conversation/State.ts"
+import { optional } from "../Protocol/Fields.ts"
 import { callOf } from "../Streams/Inquiries.ts"
+import { isUnsent } from "../Streams/Plan.ts"
 
 /** What this service says about a message. */
 export interface Metadata {
@@ -34,54 +37,40 @@ export interface Metadata {
   readonly usage?: Usage
 }
 
-interface Written {
-  readonly text: string
-  readonly state: "streaming" | "done"
-}
-
-export type TextUiPart = Written & { readonly type: "text" }
-export type ReasoningUiPart = Written & { readonly type: "reasoning"; readonly id: string }
-
 /** An approval of a tool call. */
-export interface Approval {
-  readonly id: string
-  readonly descriptor?: unknown
-  readonly requestReason?: string
+const Approval = Schema.Struct({
+  id: Schema.String,
+  descriptor: optional(Schema.Unknown),
+  requestReason: optional(Schema.String),
   /** Absent while a person is asked. */
-  readonly approved?: boolean
-  readonly reason?: string
-}
+  approved: optional(Schema.Boolean),
+  reason: optional(Schema.String)
+}).annotations({ identifier: "Approval" })
+export type Approval = typeof Approval.Type
 
-/** A call of a tool. The agent runs all tools, so that the client runs none. */
-export interface ToolUiPart {
-  readonly type: "dynamic-tool"
-  readonly toolName: string
-  readonly toolCallId: string
-  readonly providerExecuted: true
-  readonly state:
-    | "input-streaming"
-    | "input-available"
-    | "approval-requested"
-    | "approval-responded"
-    | "output-available"
-    | "output-error"
-    | "output-denied"
-  /** The arguments as far as they are written, if `state` is `input-streaming`. */
-  readonly rawInput?: string
-  readonly input?: unknown
-  readonly output?: unknown
-  readonly errorText?: string
-  readonly approval?: Approval
-}
-
-export interface DataUiPart {
-  readonly type: `data-${string}`
-  /** Unique in the session. */
-  readonly id: string
-  readonly data: unknown
-}
-
-export type UiPart = TextUiPart | ReasoningUiPart | ToolUiPart | DataUiPart
+/** A part of a message, as far as it is written or read. Those of clients may have any type, and other members. */
+export const UiPart = Schema.Struct({
+  /** `text`, `reasoning`, `dynamic-tool`, or `data-…`. */
+  type: Schema.String,
+  /** `streaming` or `done`; of a call, how far it is. */
+  state: optional(Schema.String),
+  /** Of a text, of a reasoning. */
+  text: optional(Schema.String),
+  /** Of data, of a reasoning: unique in the session. */
+  id: optional(Schema.String),
+  data: optional(Schema.Unknown),
+  toolCallId: optional(Schema.String),
+  toolName: optional(Schema.String),
+  /** The agent runs all tools, so that the client runs none. */
+  providerExecuted: optional(Schema.Boolean),
+  /** The arguments of a call, as far as they are written, if `state` is `input-streaming`. */
+  rawInput: optional(Schema.String),
+  input: optional(Schema.Unknown),
+  output: optional(Schema.Unknown),
+  errorText: optional(Schema.String),
+  approval: optional(Approval)
+})
+export type UiPart = typeof UiPart.Type
 
 /** A message of the AI SDK. */
 export interface UiMessage {
@@ -118,7 +107,7 @@ const parsed = (text: string): unknown => {
   }
 }
 
-const inputOf = ({ args, argsText }: ToolPart): unknown =>
+const inputOf = ({ args, argsText }: Call): unknown =>
   args !== undefined ? args : argsText === undefined ? {} : parsed(argsText)
 
 const noAnswer = "The turn ended without an answer"
@@ -131,11 +120,14 @@ const approvalOf = ({ approvalId, request }: Shown, descriptor: unknown): Approv
   return given<Approval>(status === "expired" ? { ...asked, approved: false, reason: noAnswer } : asked)
 }
 
-/** A tool call with the request for its approval. `isEnded` is whether its turn has ended. */
-const toolUi = (tool: ToolPart, shown: Shown, isEnded: boolean): ToolUiPart => {
+/** A call of a tool, or what stands for it. */
+type Call = Pick<ToolPart, "name" | "args" | "argsText" | "result" | "error">
+
+/** A call with the request for its approval. `isEnded` is whether its turn, or the wait for the approval, has ended. */
+const toolUi = (tool: Call, shown: Shown, isEnded: boolean): UiPart => {
   const { request, toolCallId } = shown
   const call = { type: "dynamic-tool", toolName: tool.name, toolCallId, providerExecuted: true } as const
-  const approval = approvalOf(shown, safe(request?.details))
+  const approval = approvalOf(shown, shown.part.type === "approval" ? undefined : safe(request?.details))
   const hasEnded = isEnded || tool.error !== undefined || tool.result !== undefined
   if (!hasEnded && request === undefined && tool.args === undefined) {
     return { ...call, state: "input-streaming", ...(tool.argsText && { rawInput: tool.argsText }) }
@@ -156,25 +148,13 @@ const toolUi = (tool: ToolPart, shown: Shown, isEnded: boolean): ToolUiPart => {
   return { ...written, state: approved ? "approval-responded" : "approval-requested", approval }
 }
 
-/** The call that stands for a request for approval that names none. It ends with its approval. */
-const inventedUi = (shown: Shown, { details = {}, status, title }: RequestPart): ToolUiPart => {
-  const { toolCallId } = shown
-  const approval = approvalOf(shown, undefined)!
-  const call = { type: "dynamic-tool", toolName: title, toolCallId, providerExecuted: true } as const
-  const written = { ...call, input: safe(details), approval }
-  if (status === "pending") return { ...written, state: "approval-requested" }
-  return approval.approved === true
-    ? { ...written, state: "output-available", output: { approved: true } }
-    : { ...written, state: "output-denied" }
-}
+const textUi = ({ seq, text, type }: TextPart, isStreaming: boolean): UiPart => ({
+  ...(type === "text" ? { type } : { type, id: String(seq) }),
+  text,
+  state: isStreaming ? "streaming" : "done"
+})
 
-const textUi = (part: TextPart, isStreaming: boolean): TextUiPart | ReasoningUiPart => {
-  const state = isStreaming ? "streaming" : "done"
-  const { text } = part
-  return part.type === "text" ? { type: "text", text, state } : { type: "reasoning", id: String(part.seq), text, state }
-}
-
-const dataUi = (part: Exclude<Part, TextPart | ToolPart>): DataUiPart => {
+const dataUi = (part: Exclude<Part, TextPart | ToolPart>): UiPart => {
   const { seq, timestamp, type, ...data } = part
   const shown =
     part.type === "terminal" ? { ...data, output: part.output.slice(-outputCharacters).toWellFormed() } : data
@@ -226,16 +206,21 @@ export class Parts {
 
 /** What a part is shown as. `isLast` is whether no other part has started after it. */
 export const uiOf = (shown: Shown, status: AgentMessage["status"], isLast: boolean): UiPart => {
-  const { part } = shown
+  const { part, request } = shown
+  const isEnded = (status !== undefined && status !== "running") || request?.status === "expired"
   switch (part.type) {
     case "text":
     case "reasoning":
       // A text without an id continues until another part begins.
       return textUi(part, part.inProgress === true || (part.id === undefined && isLast && status === "running"))
     case "tool":
-      return toolUi(part, shown, status !== undefined && status !== "running")
-    case "approval":
-      return inventedUi(shown, shown.request ?? part)
+      return toolUi(part, shown, isEnded)
+    case "approval": {
+      // A call stands for a request that names none. It ends with its approval.
+      const { approved, details = {}, status, title } = request ?? part
+      const ended = status === "answered" && approved === true && { result: { approved } }
+      return toolUi({ name: title, args: details, ...ended }, shown, isEnded)
+    }
     default:
       return dataUi(part)
   }
@@ -288,13 +273,15 @@ export const endOf = ({ error, reason, status, usage }: AgentMessage): Omit<Meta
     ? {}
     : given<Omit<Metadata, "createdAt" | "turnId">>({ status, error, reason, usage })
 
-/** The parts of a segment. */
-export const partsOf = (message: AgentMessage, { from, to }: Pick<Segment, "from" | "to">): ReadonlyArray<UiPart> => {
-  const parts = new Parts()
-  const shown = new Set<Shown>()
-  for (const part of message.parts.slice(from, to)) shown.add(parts.add(part))
+/** The parts of a segment that are shown. */
+export const shownIn = ({ parts }: AgentMessage, { from, to }: Pick<Segment, "from" | "to">): ReadonlyArray<Shown> => {
+  const all = new Parts()
+  return [...new Set(parts.slice(from, to).map(part => all.add(part)))]
+}
+
+const partsOf = (message: AgentMessage, segment: Segment): ReadonlyArray<UiPart> => {
   const last = message.parts.at(-1)
-  return [...shown].map(each => uiOf(each, message.status, each.part === last))
+  return shownIn(message, segment).map(each => uiOf(each, message.status, each.part === last))
 }
 
 /** The id of the user's message that starts a turn, and that of the answer to a question. */
@@ -333,11 +320,23 @@ const userMessage = (id: string, text: string, metadata: Metadata): UiMessage =>
   parts: [{ type: "text", text, state: "done" }]
 })
 
+/** The turns whose messages were sent again, because they had not reached the agent. */
+const replacedIn = ({ messages }: Conversation): ReadonlySet<string | undefined> => {
+  const unsent = new Set(messages.flatMap(each => (each.role === "agent" && isUnsent(each) ? [each.turnId] : [])))
+  const users = messages.filter(message => message.role === "user")
+  const newest = new Map(users.map(message => [userIdOf(message), message]))
+  const replaced = users.filter(each => unsent.has(each.turnId) && newest.get(userIdOf(each)) !== each)
+  return new Set(replaced.map(({ turnId }) => turnId))
+}
+
 /** The messages of a conversation. */
-export const messagesOf = ({ messages }: Conversation): ReadonlyArray<UiMessage> =>
-  messages.flatMap(message => {
+export const messagesOf = (conversation: Conversation): ReadonlyArray<UiMessage> => {
+  const replaced = replacedIn(conversation)
+  return conversation.messages.flatMap(message => {
+    if (message.turnId !== undefined && replaced.has(message.turnId)) return []
     if (message.role === "agent") return agentMessages(message)
     const { sub, text, timestamp, turnId } = message
     const metadata = { createdAt: timestamp, turnId, ...(sub !== undefined && { sub }) }
     return [userMessage(userIdOf(message), text, metadata)]
   })
+}

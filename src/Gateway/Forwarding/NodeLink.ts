@@ -39,6 +39,8 @@ const Command = Schema.Struct({
   run: optional(Schema.Struct({ id: Schema.String, digest: Schema.String, input: optional(Schema.Unknown) })),
   /** Whether the node that sends it has subscribers to the session. */
   hasSubscribers: optional(Schema.Boolean),
+  resumes: optional(Schema.Boolean),
+  unlessResumed: optional(Schema.Boolean),
   request: Request
 })
 

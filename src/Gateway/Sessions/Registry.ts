@@ -86,6 +86,7 @@ const lifecycleCalls = (
   get: (caller, sessionId) =>
     cache.use(caller, sessionId, entity => {
       if (caller.hasSubscribers === true) entity.follow()
+      if (caller.resumes === true) entity.resumes++
       const view = Effect.suspend(
         (): Effect.Effect<Session, SessionNotFound> =>
           entity.isDeleted ? new SessionNotFound({ sessionId }) : Effect.succeed(entity.view())
@@ -118,12 +119,21 @@ const lifecycleCalls = (
     )
 })
 
+/** How long the interruption of a turn waits for a caller that resumes. */
+const resumeTime = Duration.seconds(1)
+
 /** Calls for the turns of a session. */
 const turnCalls = (cache: Pick<SessionCache, "use">): Pick<Service, "send" | "interrupt" | "answer"> => ({
   send: (caller, sessionId, content, clientMessageId) =>
     cache.use(caller, sessionId, ({ commands }) => commands.send(caller, content, clientMessageId)),
   interrupt: (caller, sessionId, turnId) =>
-    cache.use(caller, sessionId, ({ commands }) => commands.interrupt(caller, turnId)),
+    cache.use(caller, sessionId, entity => {
+      const interrupted = entity.commands.interrupt(caller, turnId)
+      if (caller.unlessResumed !== true || turnId === undefined) return interrupted
+      const { resumes } = entity
+      const unlessResumed = Effect.suspend(() => (entity.resumes === resumes ? interrupted : Effect.succeed(turnId)))
+      return Effect.delay(unlessResumed, resumeTime)
+    }),
   answer: (caller, sessionId, requestId, answer, clientMessageId) =>
     cache.use(caller, sessionId, ({ commands }) => commands.answer(caller, requestId, answer, clientMessageId))
 })

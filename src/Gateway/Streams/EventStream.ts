@@ -9,7 +9,7 @@ import { Cause, Effect, Exit, Scope } from "effect"
 import type { BodyWriter, Outlet } from "../../Http/Reply.ts"
 import { Feed, type FeedOwner, type Outbox, type Range } from "../Clients/Feed.ts"
 import type { ClientsShape, Slot } from "../Clients.ts"
-import * as GatewayMetrics from "../GatewayMetrics.ts"
+import type * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { Caller, Frame, Subscription } from "../Sessions.ts"
 import type { Kept } from "./Kept.ts"
 
@@ -32,6 +32,8 @@ export interface Client {
   readonly caller: Caller
   /** When the token expires, in epoch milliseconds. */
   readonly expiresAt: number | undefined
+  /** That of the connection, if the stream has none of its own. */
+  readonly slot?: Slot
 }
 
 /**
@@ -55,6 +57,8 @@ export interface Encoding {
   readonly start?: Uint8Array
   /** Whether nothing follows the start. */
   readonly isOver?: boolean
+  /** Written where nothing else is for a while, so that proxies keep the connection. By default a comment. */
+  readonly ping?: Uint8Array
   /** The time after which the stream ends by itself, in milliseconds; never if it is absent. */
   readonly duration?: number
   /**
@@ -75,6 +79,8 @@ export interface Shared {
   readonly wallClock: () => number
   /** From 0 to 1. */
   readonly random: () => number
+  /** Counts the events that are sent, by type. */
+  readonly sent: Pick<typeof GatewayMetrics.sent, "increment">
   /** Runs the last work of a stream. */
   readonly run: (work: Effect.Effect<void>) => void
   /** Called at the end of a stream. It may be called again. */
@@ -169,7 +175,8 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
 
   sendEvents(frames: ReadonlyArray<Frame>): void {
     if (this.isOver) return
-    for (const { type } of frames) GatewayMetrics.sentOverHttp.increment(type, this.shared.clients.tags)
+    const { clients, sent } = this.shared
+    for (const { type } of frames) sent.increment(type, clients.tags)
     const { encoding, kept } = this.beginning!
     const made = encoding.events(frames, this.seq)
     if (made instanceof Uint8Array) {
@@ -259,7 +266,7 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
     this.hasWritten = false
     if (now < this.pingAt) return
     this.pingAt = now + timing.keepAlive
-    outlet.write(ping)
+    outlet.write(this.beginning?.encoding.ping ?? ping)
   }
 
   /** The newest event that was sent. */

@@ -33,8 +33,14 @@ export interface EventStreams {
 
 const next = (random: Random.Random) => () => Effect.runSync(random.next)
 
-/** Ends its streams as the service drains, and at the end of the scope. `protocol` names them in metrics. */
-export const make = (protocol: string): Effect.Effect<EventStreams, never, Clients | DrainingSignal | Scope.Scope> =>
+/**
+ * Ends its streams as the service drains, and at the end of the scope. `protocol` names them in metrics, and `sent` counts
+ * their events.
+ */
+export const make = (
+  protocol: string,
+  sent: Shared["sent"] = GatewayMetrics.sentOverHttp
+): Effect.Effect<EventStreams, never, Clients | DrainingSignal | Scope.Scope> =>
   Effect.gen(function* () {
     const clients = yield* Clients
     const draining = yield* DrainingSignal
@@ -45,6 +51,7 @@ export const make = (protocol: string): Effect.Effect<EventStreams, never, Clien
     const now = () => Monotonic.unsafeMillis(clock)
     const shared: Shared = {
       clients,
+      sent,
       now,
       wallClock: () => clock.unsafeCurrentTimeMillis(),
       random: next(yield* Effect.random),
@@ -87,7 +94,7 @@ export const make = (protocol: string): Effect.Effect<EventStreams, never, Clien
         Effect.uninterruptibleMask(restore =>
           Effect.gen(function* () {
             if (draining.hasStarted()) return yield* ServiceUnavailable.later("The service is shutting down")
-            const slot = clients.takeSlot(client.caller.tenant)
+            const slot = client.slot ?? clients.takeSlot(client.caller.tenant)
             if (slot instanceof ServiceUnavailable) return yield* slot
             // Others may need the connection while a message waits for its instance.
             const reclaimed = yield* Deferred.make<never, ApiError>()

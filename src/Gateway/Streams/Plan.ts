@@ -1,5 +1,5 @@
 /** What the input of a client of another protocol asks for. Pure. */
-import type { AgentMessage } from "../../Client/Conversation/Conversation.ts"
+import type { AgentMessage, Conversation } from "../../Client/Conversation/Conversation.ts"
 import { BadRequest, Conflict } from "../../Http/ApiError.ts"
 import type { ClientRun } from "../Sessions.ts"
 
@@ -51,3 +51,12 @@ const unsentCodes: ReadonlySet<string | undefined> = new Set(["not_sent", "not_r
 
 /** Whether the message of a turn has not reached the agent, so that the same message may be sent again. */
 export const isUnsent = ({ error }: Pick<AgentMessage, "error">): boolean => unsentCodes.has(error?.code)
+
+/** A conversation without the messages of users that have not reached the agent. */
+export const sentIn = (conversation: Conversation): Conversation => {
+  const unsent = new Set(
+    conversation.messages.flatMap(message => (message.role === "agent" && isUnsent(message) ? [message.turnId] : []))
+  )
+  const messages = conversation.messages.filter(({ role, turnId }) => role === "agent" || !unsent.has(turnId))
+  return { ...conversation, messages }
+}

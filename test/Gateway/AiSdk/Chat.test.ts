@@ -41,6 +41,19 @@ describe.each(transports)("a chat over %s", kind => {
     expect(again.chat.error?.message).toMatch(/was answered, and a history is not rewritten/)
   })
 
+  live("sends what was not sent before, in order, and each message once", function* ({ chats }) {
+    const message = (id: string) => ({ id, role: "user" as const, parts: [{ type: "text" as const, text: id }] })
+    const one = yield* open(chats, kind, { id: "c", messages: [message("a"), message("b")] })
+    yield* settled(() => one.chat.sendMessage())
+    assert.deepStrictEqual([one.chat.error, textOf(one.last)], [undefined, "echo: b"])
+    const both = yield* history(chats, "c")
+    assert.deepStrictEqual(both.map(textOf), ["a", "echo: a", "b", "echo: b"])
+    const again = yield* open(chats, kind, { id: "c", messages: ["a", "b", "d"].map(message) })
+    yield* settled(() => again.chat.sendMessage())
+    assert.strictEqual(textOf(again.last), "echo: d")
+    assert.deepStrictEqual((yield* history(chats, "c")).slice(4).map(textOf), ["d", "echo: d"])
+  })
+
   live("an error of the agent is the chat's error, and is in the history", function* ({ chats }) {
     const one = yield* open(chats, kind, { id: "c" })
     yield* settled(() => one.chat.sendMessage({ text: "/fail out of tea" }))
@@ -127,10 +140,13 @@ describe.each(transports)("a chat over %s", kind => {
       const one = yield* open(chats, kind, { id: "c" })
       yield* settled(() => one.chat.sendMessage({ text: "look", files: [each] }))
       expect(one.chat.error?.message).toEqual(refused("messages[0].parts[0]"))
-      // The message stays at the client, and the next one is another.
+      // The message stays at the client, which sends it again with the next one.
+      yield* settled(() => one.chat.sendMessage({ text: "again" }))
+      expect(one.chat.error?.message).toEqual(refused("messages[0].parts[0]"))
       const parts = [{ type: "text" as const, text: "again" }, each]
+      one.chat.messages = []
       yield* settled(() => one.chat.sendMessage({ role: "user", parts }))
-      expect(one.chat.error?.message).toEqual(refused("messages[1].parts[1]"))
+      expect(one.chat.error?.message).toEqual(refused("messages[0].parts[1]"))
     }
     assert.deepStrictEqual(yield* history(chats, "c"), [])
   })

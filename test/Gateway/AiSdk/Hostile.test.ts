@@ -1,6 +1,6 @@
 /** Chats of clients that are wrong, slow, or of other tenants, by raw requests and frames. */
 import { assert, describe, expect } from "@effect/vitest"
-import { Effect, Option, Redacted } from "effect"
+import { Effect, Metric, Option, Redacted } from "effect"
 import { closeCodes } from "../../../src/Gateway/Protocol/Codes.ts"
 import { requestsInFlight } from "../../../src/Gateway/Protocol/Limits.ts"
 import { pass } from "../../../src/Simulator/Testing/Time.ts"
@@ -32,6 +32,7 @@ const open = (url: string) =>
 describe("chats over HTTP", () => {
   live("what is wrong with a request is said, and nothing runs", function* ({ base, chats }) {
     const file = { type: "file", mediaType: "image/png", url: "data:," }
+    const odd = { toString: 1 }
     const cases: ReadonlyArray<readonly [body: unknown, status: number, error: RegExp]> = [
       [{}, 400, /id: is missing/],
       [submission("c"), 400, /messages: must not be empty/],
@@ -41,8 +42,10 @@ describe("chats over HTTP", () => {
       [submission("c", message("m", "")), 400, /messages\[0\]: must have a text/],
       [submission("c", { ...message("m", "x"), role: "system" }), 400, /messages\[0\]\.role/],
       [submission("c", { ...message("m", "x"), role: "tool" }), 400, /role/],
-      [submission("c", { ...message("m", "x"), parts: [{}] }), 400, /a part of type no type cannot be sent/],
+      [submission("c", { ...message("m", "x"), parts: [{}] }), 400, /messages\[0\]\.parts\[0\]\.type: is missing/],
       [submission("c", message("a", "x"), { ...message("m", "x"), parts: [file] }), 400, /messages\[1\]\.parts\[0\]/],
+      [submission("c", message("m", "x"), { ...message("n", "x"), parts: [{ type: odd }] }), 400, /parts\[0\]\.type: /],
+      [submission("c", message("a", "x"), message("m", "")), 400, /messages\[1\]: must have a text/],
       [submission("c", { ...message("m", "x"), role: "assistant" }), 409, /The message "m" is not known/],
       [`{"id":"c","messages":${"[".repeat(300)}${"]".repeat(300)}}`, 413, /nested more than/],
       [submission("0".repeat(36), message("m", "x")), 404, /There is no session/]
@@ -99,8 +102,14 @@ describe("chats over a WebSocket", () => {
     yield* client.say({ type: "send", requestId: "4", id: "a", messages: "none" })
     yield* client.frame("4", "error")
     yield* client.say({ type: "abort", requestId: "unknown" })
-    yield* client.say({ type: "sing", requestId: "5" })
-    yield* client.frame("5", "error")
+    for (const [index, type] of ["sing", { toString: 1 }, null, undefined, 7].entries()) {
+      yield* client.say({ type, requestId: `odd ${index}` })
+      yield* client.frame(`odd ${index}`, "error")
+    }
+    yield* client.say({ type: { toString: 1 }, requestId: { toString: 1 } })
+    yield* client.frame("", "error")
+    yield* client.say({ type: "send", requestId: "6", ...submission("a", message("n", "again")) })
+    yield* client.frame("6", "end")
     yield* client.send("{")
     assert.deepInclude(yield* client.closed, { code: closeCodes.protocol.code })
   })
@@ -132,5 +141,34 @@ describe("chats over a WebSocket", () => {
     assert.isFalse(client.sent.some(({ type }) => type === "end"))
     yield* client.say({ type: "abort", requestId: "again" })
     yield* Effect.raceFirst(Effect.forever(pass("1 second", "1 second")), client.frame("s", "end"))
+  })
+
+  timed("a stop waits for a resume at any connection", function* ({ chats }) {
+    const [client, other] = yield* Effect.all([open(chats), open(chats)])
+    yield* client.say({ type: "send", requestId: "s", ...submission("a", message("m", "/hang")) })
+    yield* client.frame("s", "chunk")
+    yield* client.say({ type: "abort", requestId: "s" })
+    yield* client.say({ type: "abort", requestId: "s" })
+    yield* other.say({ type: "resume", requestId: "r", id: "a" })
+    yield* other.frame("r", "chunk")
+    yield* pass("3 seconds", "1 second")
+    assert.isFalse(other.sent.some(({ type }) => type === "end"))
+    yield* other.say({ type: "abort", requestId: "r" })
+    yield* pass("3 seconds", "1 second")
+    yield* other.say({ type: "resume", requestId: "late", id: "a" })
+    yield* other.frame("late", "no-active")
+  })
+
+  live("a stop before the answer of a resume leaves no fiber behind", function* ({ chats }) {
+    const client = yield* open(chats)
+    const active = Effect.map(Metric.value(Metric.counter("effect_fiber_active")), ({ count }) => count)
+    const before = yield* active
+    for (let at = 0; at < requestsInFlight - 1; at++) {
+      yield* client.say({ type: "resume", requestId: `${at}`, id: "unknown" })
+      yield* client.say({ type: "abort", requestId: `${at}` })
+    }
+    yield* client.say({ type: "resume", requestId: "last", id: "unknown" })
+    yield* client.frame("last", "no-active")
+    yield* Effect.repeat(Effect.delay(active, "10 millis"), { until: count => count < before + requestsInFlight / 2 })
   })
 })

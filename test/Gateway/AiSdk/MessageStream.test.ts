@@ -19,8 +19,8 @@ import { times } from "../../Scale.ts"
 
 const stored = <A>(value: A): A => JSON.parse(JSON.stringify(value)) as A
 
-/** Compiles if our chunks are those of the package. */
-const asTheirs = (chunk: Chunk): UIMessageChunk => chunk
+/** Our chunks as those of the package, which `isChunk` checks. */
+const asTheirs = (chunk: Chunk) => chunk as unknown as UIMessageChunk
 
 const isChunk = async (chunk: Chunk): Promise<boolean> => {
   const result = await uiMessageChunkSchema().validate!(stored(asTheirs(chunk)))
@@ -79,7 +79,7 @@ const lastOf = (fold: Fold.Fold, turnId: string, id: string): UiMessage | undefi
   return { id, role: "assistant", metadata: startOf(message, segment), parts: [] }
 }
 
-const idOf = (chunks: ReadonlyArray<Chunk>): string => (chunks[0] as { readonly messageId: string }).messageId
+const idOf = (chunks: ReadonlyArray<Chunk>): string => String(chunks[0]?.messageId)
 
 /**
  * Follows the last message of a turn from a cut on, event by event, until its stream ends. Returns the chunks and the

@@ -13,7 +13,7 @@ import { WebSocket } from "ws"
 import { evaluate, programsOf } from "../../Docs/Page.ts"
 import { live } from "../Socket/Fixture.ts"
 import { secret, token } from "../survival/Token.ts"
-import { settled, Watched } from "./Fixture.ts"
+import { settled, textOf, Watched } from "./Fixture.ts"
 
 type Init = ChatInit<UIMessage>
 
@@ -84,16 +84,20 @@ live(
 
 live("README.md: a chat that continues in a second tab", function* ({ port }) {
   const code = programsOf("README.md").join("\n").replace("http://127.0.0.1:8080", `http://127.0.0.1:${port}`)
-  const [useAgent] = (yield* settled(() => evaluate(code, { useChat, DefaultChatTransport }, ["useAgent"]))) as [
-    (id: string) => Watched
+  const results = ["history", "useAgent"]
+  const [history, useAgent] = (yield* settled(() => evaluate(code, { useChat, DefaultChatTransport }, results))) as [
+    (id: string) => Promise<Array<UIMessage>>,
+    (id: string, messages: Array<UIMessage>) => Watched
   ]
-  const one = useAgent("one")
+  const one = useAgent("one", yield* settled(() => history("one")))
   yield* one.until(({ status }) => status === "ready")
   yield* settled(() => one.chat.sendMessage({ text: "hi" }))
   assert.strictEqual(one.texts.at(-1), "echo: hi")
   yield* Effect.fork(settled(() => one.chat.sendMessage({ text: "/hang" })))
   yield* one.until(({ messages }) => messages.length === 4)
-  const tab = useAgent("one")
-  yield* tab.until(({ messages }) => messages.length === 1)
+  const messages = yield* settled(() => history("one"))
+  assert.deepStrictEqual(messages.slice(0, 2).map(textOf), ["hi", "echo: hi"])
+  const tab = useAgent("one", messages)
+  yield* tab.until(({ messages }) => messages.length === 4)
   assert.strictEqual(tab.last.id, one.last.id)
 })

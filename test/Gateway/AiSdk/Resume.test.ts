@@ -71,6 +71,41 @@ describe.each(transports)("a chat over %s", kind => {
     assert.strictEqual(again.status, 204)
   })
 
+  timed("a message whose send has failed is sent again, by a regeneration or without arguments", function* (gateway) {
+    const { chats, simulator } = gateway
+    const one = yield* open(chats, kind, { id: "c" })
+    yield* settled(() => one.chat.sendMessage({ text: "hi" }))
+    for (const again of [() => one.chat.regenerate(), () => one.chat.sendMessage()]) {
+      yield* simulator.refuse("platform", true)
+      yield* simulator.disconnect()
+      yield* send(one, "lost")
+      yield* Effect.repeat(pass("10 seconds", "1 second"), { until: () => one.chat.status === "error" })
+      yield* simulator.refuse("platform", false)
+      const sent = yield* Effect.fork(settled(again))
+      yield* passUntil(() => one.chat.status !== "submitted" && one.chat.status !== "streaming")
+      yield* Fiber.join(sent)
+      assert.strictEqual(one.chat.error, undefined)
+      assert.strictEqual(textOf(one.last), "echo: lost")
+    }
+    const messages = yield* history(chats, "c")
+    assert.deepStrictEqual(messages.map(textOf), ["hi", "echo: hi", "lost", "echo: lost", "lost", "echo: lost"])
+    assert.deepStrictEqual(shown(messages), shown(one.chat.messages))
+  })
+
+  timed("a stop after a resume ends the turn over a WebSocket, and the stream over HTTP", function* ({ chats }) {
+    const first = yield* open(chats, kind, { id: "c" })
+    yield* send(first, "/hang")
+    yield* first.until(({ messages }) => messages.length === 2)
+    const tab = yield* open(chats, kind, { id: "c", messages: yield* history(chats, "c") })
+    yield* Effect.fork(settled(() => tab.chat.resumeStream()))
+    yield* tab.until(({ status }) => status === "streaming")
+    yield* settled(() => tab.chat.stop())
+    assert.strictEqual(tab.chat.status, "ready")
+    yield* pass("3 seconds", "1 second")
+    if (kind === "http") assert.strictEqual(first.chat.status, "streaming")
+    else yield* first.until(({ status }) => status === "ready")
+  })
+
   timed("a stop ends the client's stream, and over a WebSocket also the turn", function* ({ chats }) {
     const first = yield* open(chats, kind, { id: "c" })
     yield* send(first, "/hang")

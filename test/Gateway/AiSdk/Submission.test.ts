@@ -3,7 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import type { Conversation } from "../../../src/Client/Conversation/Conversation.ts"
 import * as Fold from "../../../src/Client/Conversation/Fold.ts"
 import type { EventBody } from "../../../src/Client/SessionModel.ts"
-import { planOf, type Submission } from "../../../src/Gateway/AiSdk/Submission.ts"
+import { type ClientMessage, type Submission, stepOf } from "../../../src/Gateway/AiSdk/Submission.ts"
 import { numbered } from "../../Client/Conversation/Sessions.ts"
 
 const conversationOf = (...bodies: ReadonlyArray<EventBody>): Conversation => {
@@ -25,6 +25,8 @@ const decided = (id: string, ...approvals: ReadonlyArray<object>): Submission =>
   messages: [{ id, role: "assistant", parts: approvals.map(approval => ({ type: "dynamic-tool", approval })) }]
 })
 
+const planOf = (conversation: Conversation, submission: Submission) => stepOf(conversation, submission).plan
+
 const refusal = (conversation: Conversation, submission: Submission): unknown => {
   const plan = planOf(conversation, submission)
   return plan.is === "refused" ? [plan.error._tag, plan.error.error] : plan
@@ -38,6 +40,18 @@ describe("the last message of a user", () => {
       clientMessageId: "m",
       earlier: []
     })
+    const failed = (code: string): EventBody => ({
+      type: "turn_errored",
+      ...turn,
+      code,
+      message: "no",
+      retryable: true
+    })
+    for (const trigger of ["submit-message", "regenerate-message"] as const) {
+      const plan = planOf(conversationOf(started, failed("not_sent")), user("m", "hi", trigger))
+      expect(plan).toMatchObject({ is: "send", clientMessageId: "m" })
+    }
+    expect(planOf(conversationOf(started, failed("lost")), user("m", "hi"))).toMatchObject({ is: "attach" })
     for (const events of [[started], [started, completed]]) {
       const attached = { is: "attach", target: { turnId: "t1" } }
       expect(planOf(conversationOf(...events), user("m", "hi"))).toEqual(attached)
@@ -86,6 +100,89 @@ describe("the last message of a user", () => {
   })
 })
 
+describe("several messages of a user", () => {
+  const of = (...ids: ReadonlyArray<string>): Submission => ({ messages: ids.flatMap(id => user(id, "hi").messages) })
+
+  it("are sent in order: those after the last one that is known", () => {
+    const step = (submission: Submission, events: ReadonlyArray<EventBody>, after?: number) => {
+      const { index, plan } = stepOf(
+        conversationOf(...events),
+        submission,
+        after === undefined ? undefined : { index: after }
+      )
+      return [index, plan.is, plan.is === "send" ? plan.clientMessageId : undefined]
+    }
+    expect(step(of("a", "b"), [])).toEqual([0, "send", "a"])
+    expect(step(of("a", "b"), [], 0)).toEqual([1, "send", "b"])
+    expect(step(of("a", "m"), [started])).toEqual([1, "attach", undefined])
+    expect(step(of("a", "m", "b", "c"), [started])).toEqual([2, "send", "b"])
+    expect(step(of("a", "m", "b", "c"), [started], 2)).toEqual([3, "send", "c"])
+    const agent: ClientMessage = { id: "t1", role: "assistant", parts: [] }
+    expect(step({ messages: [...of("old").messages, agent, ...of("a").messages] }, [])).toEqual([2, "send", "a"])
+  })
+
+  it("are all checked before any is sent", () => {
+    const file = { id: "f", role: "user" as const, parts: [{ type: "file", url: "data:," }] }
+    for (const messages of [
+      [file, ...of("a").messages],
+      [...of("a").messages, file]
+    ]) {
+      expect(refusal(conversationOf(), { messages })).toEqual([
+        "BadRequest",
+        expect.stringMatching(/messages\[[01]\]\.parts\[0\]: a part of type "file" cannot be sent/)
+      ])
+    }
+    expect(refusal(conversationOf(), of(...Array.from({ length: 17 }, (_, index) => `m${index}`)))).toEqual([
+      "BadRequest",
+      expect.stringMatching(/17 are new; the limit is 16/)
+    ])
+  })
+
+  it("answer the question that waits, and none that their user has not seen", () => {
+    const question: EventBody = { type: "question_requested", ...turn, requestId: "q", question: "Tea?" }
+    const asked = conversationOf(started, question)
+    expect(stepOf(asked, of("a", "b"))).toMatchObject({ index: 0, plan: { is: "answer" } })
+    // The agent has not confirmed it yet.
+    expect(stepOf(asked, of("a", "b"), { index: 0, after: 2 })).toMatchObject({ index: 1, plan: { is: "send" } })
+    expect(stepOf(asked, of("a", "b"), { index: 0 }).plan).toMatchObject({ is: "refused", error: { _tag: "Conflict" } })
+  })
+})
+
+describe("parts that are wrong", () => {
+  const asked = conversationOf(started, { type: "approval_requested", ...turn, requestId: "a", action: "write" })
+  const odd = { toString: 1 }
+
+  const wrong: ReadonlyArray<readonly [member: string, part: Readonly<Record<string, unknown>>]> = [
+    ["type", { type: odd }],
+    ["type", {}],
+    ["text", { type: "text", text: odd }],
+    ["state", { type: "dynamic-tool", state: odd }],
+    ["toolCallId", { type: "dynamic-tool", toolCallId: null }],
+    ["approval", { type: "dynamic-tool", approval: null }],
+    ["approval.id", { type: "dynamic-tool", approval: { approved: true } }],
+    ["approval.approved", { type: "dynamic-tool", approval: { id: "a", approved: "yes" } }],
+    ["approval.reason", { type: "dynamic-tool", approval: { id: "a", approved: true, reason: odd } }],
+    ["approval.id", { type: "dynamic-tool", approval: { id: "unknown", approved: true } }]
+  ]
+
+  it.each(wrong)("are named: %s of %j", (member, part) => {
+    const messages = [{ id: "t1", role: "assistant" as const, parts: [{ type: "step-start" }, part] }]
+    expect(refusal(asked, { messages })).toEqual([
+      "BadRequest",
+      expect.stringContaining(`Invalid request: messages[0].parts[1].${member}: `)
+    ])
+  })
+
+  it("are the client's own where nothing is known of them", () => {
+    expect(planOf(asked, decided("t1", { id: "a", approved: true }, { id: "other" }))).toMatchObject({ is: "answer" })
+    const messages: ReadonlyArray<ClientMessage> = [
+      { id: "old", role: "assistant", parts: [{ type: "text", text: odd }] },
+      ...user("n", "hi").messages
+    ]
+    expect(planOf(conversationOf(), { messages })).toMatchObject({ is: "send" })
+  })
+})
+
 describe("the last message of the agent", () => {
   const asked = (requestId: string): EventBody => ({ type: "approval_requested", ...turn, requestId, action: "write" })
   const resolved: EventBody = { type: "approval_resolved", ...turn, requestId: "a", approved: true }
@@ -95,8 +192,7 @@ describe("the last message of the agent", () => {
     const approvals = [
       { id: "a", approved: true },
       { id: "a-4", approved: true },
-      { id: "b", approved: false, reason: "no" },
-      { id: "unknown", approved: true }
+      { id: "b", approved: false, reason: "no" }
     ]
     expect(planOf(conversation, decided("t1", ...approvals))).toMatchObject({
       is: "answer",
@@ -104,7 +200,7 @@ describe("the last message of the agent", () => {
         { requestId: "a", answer: true },
         { requestId: "b", answer: { approved: false, reason: "no" } }
       ],
-      target: { turnId: "t1", client: [{}, {}, {}, {}] }
+      target: { turnId: "t1", client: [{}, {}, {}] }
     })
   })
 

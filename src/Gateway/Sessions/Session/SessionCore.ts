@@ -278,6 +278,9 @@ export class SessionCore implements Recorded {
     return this.hasSubscribers || this.shared.monotonic() < this.subscribedUntil
   }
 
+  /** How often a client has resumed a turn. */
+  resumes = 0
+
   /** Called when another node has subscribers. One such call may be lost. */
   follow(): void {
     const { monotonic, settings } = this.shared
