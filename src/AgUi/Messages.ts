@@ -14,6 +14,7 @@ import type { AgUiEvent, ClientMessage, Message, Metadata } from "./Protocol.ts"
 
 /** The type of an activity message that has a plan. */
 export const planActivity = "causeway.plan"
+const authoritativeActivityTypes = [planActivity]
 
 /** The start of an epoch, with which ids begin. */
 export const startOf = (epoch: string): string => epoch.slice(0, 8)
@@ -247,22 +248,17 @@ export const snapshots = (
   ) {
     return []
   }
-  const metadata = { "@ag-ui/client": { authoritativeActivityTypes: [planActivity] } }
-  const full: AgUiEvent = { type: "MESSAGES_SNAPSHOT", messages, metadata }
+  const snapshot = (messages: ReadonlyArray<Message>): AgUiEvent => {
+    return { type: "MESSAGES_SNAPSHOT", messages, metadata: { "@ag-ui/client": { authoritativeActivityTypes } } }
+  }
   const isPrefix =
     ours.length === messages.length && theirs.every(({ id, role }, at) => id === ours[at]?.id && role === ours[at].role)
-  return isPrefix ? [full] : [reset(theirs, messages), full]
-}
-
-/** The snapshot that removes what a client has, before the one with all messages. */
-const reset = (client: ReadonlyArray<ClientMessage>, messages: ReadonlyArray<Message>): AgUiEvent => {
-  const first = messages[0]
-  const hasThoughts = [...client, ...messages].some(({ role }) => role === "reasoning")
-  return {
-    type: "MESSAGES_SNAPSHOT",
-    messages: first !== undefined && hasThoughts ? [{ id: first.id, role: "reasoning", content: "" }] : [],
-    metadata: { "@ag-ui/client": { authoritativeActivityTypes: [planActivity] } }
-  }
+  if (isPrefix) return [snapshot(messages)]
+  const [first] = messages
+  const hasThoughts = [...theirs, ...messages].some(({ role }) => role === "reasoning")
+  const placeholders =
+    first !== undefined && hasThoughts ? [{ id: first.id, role: "reasoning", content: "" } as const] : []
+  return [snapshot(placeholders), snapshot(messages)]
 }
 
 /** The agent's message of a turn. */

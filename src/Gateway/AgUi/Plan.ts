@@ -3,7 +3,7 @@ import { hash } from "node:crypto"
 import { Schema } from "effect"
 import * as Messages from "../../AgUi/Messages.ts"
 import type { ClientMessage } from "../../AgUi/Protocol.ts"
-import type { Conversation } from "../../Client/Conversation/Conversation.ts"
+import type { AgentMessage, Conversation } from "../../Client/Conversation/Conversation.ts"
 import type { ClientRun } from "../Sessions.ts"
 import { isRequest, waitingIn } from "../Streams/Inquiries.ts"
 import { conflict, invalid, type Plan, type Refusal, type Reply, sentIn } from "../Streams/Plan.ts"
@@ -108,42 +108,16 @@ const isDecision = Schema.is(
   Schema.Union(Schema.Boolean, Schema.Struct({ approved: Schema.Boolean, reason: Schema.optional(Schema.String) }))
 )
 
-/** The answers to requests that wait, or what is wrong with one. */
-const answersOf = ({ resume = [] }: RunAgentInput, conversation: Conversation): ReadonlyArray<Reply> | Refusal => {
-  const waiting = new Map(waitingIn(conversation).map(request => [request.requestId, request]))
-  const replies: Array<Reply> = []
-  for (const [index, { interruptId: requestId, payload = null, status }] of resume.entries()) {
-    const request = waiting.get(requestId)
-    if (request === undefined) continue
-    const isQuestion = request.type === "question"
-    if (status === "resolved" && !isQuestion && !isDecision(payload)) {
-      return invalid(`resume[${index}].payload: must have approved, which is true or false, and perhaps reason, a text`)
-    }
-    replies.push({ requestId, answer: status === "resolved" ? payload : isQuestion ? null : denied })
-  }
-  return replies
-}
-
-/** The turn of a request. */
-const turnOfRequest = (conversation: Conversation, requestId: string): string | undefined => {
-  for (const message of conversation.messages.toReversed()) {
-    if (message.role !== "agent") continue
-    const isIn = message.parts.some(part => isRequest(part) && part.requestId === requestId)
-    if (isIn) return message.turnId ?? conversation.turns.at(-1)
-  }
-  return undefined
-}
-
 /** What has to be done for a run that answers a person's requests. */
 const planAnswers = (input: RunAgentInput, { answered, conversation, run }: Known): Plan => {
   const { resume = [] } = input
   const digest = digestOf(["answers", resume])
   if (run !== undefined && run.digest !== digest) return conflict("resume: the run was requested with other content")
   const waiting = waitingIn(conversation)
-  const isWaiting = (id: string) => waiting.some(({ requestId }) => requestId === id)
+  const byId = new Map(waiting.map(request => [request.requestId, request]))
   const ids = new Set(resume.map(({ interruptId }) => interruptId))
   if (ids.size < resume.length) return invalid("resume: answers a request twice")
-  const gone = [...ids].findIndex(id => !isWaiting(id))
+  const gone = resume.findIndex(({ interruptId }) => !byId.has(interruptId))
   if (gone >= 0 && run === undefined) {
     return conflict(`resume[${gone}].interruptId: no such request waits for an answer`)
   }
@@ -153,10 +127,23 @@ const planAnswers = (input: RunAgentInput, { answered, conversation, run }: Know
   if (omitted !== undefined) {
     return conflict(`resume: the request ${JSON.stringify(omitted.requestId)} waits for an answer too`)
   }
-  const turnId = run?.turnId ?? turnOfRequest(conversation, resume[0]!.interruptId)
+  const asking = conversation.messages.findLast(
+    (message): message is AgentMessage =>
+      message.role === "agent" &&
+      message.parts.some(part => isRequest(part) && part.requestId === resume[0]!.interruptId)
+  )
+  const turnId = run?.turnId ?? asking?.turnId ?? (asking && conversation.turns.at(-1))
   if (turnId === undefined) return conflict("resume: the turn of the request has ended")
-  const replies = answersOf(input, conversation)
-  if ("is" in replies) return replies
+  const replies: Array<Reply> = []
+  for (const [index, { interruptId: requestId, payload = null, status }] of resume.entries()) {
+    const request = byId.get(requestId)
+    if (request === undefined) continue
+    const isQuestion = request.type === "question"
+    if (status === "resolved" && !isQuestion && !isDecision(payload)) {
+      return invalid(`resume[${index}].payload: must have approved, which is true or false, and perhaps reason, a text`)
+    }
+    replies.push({ requestId, answer: status === "resolved" ? payload : isQuestion ? null : denied })
+  }
   const target = { turnId }
   return replies.length === 0 ? { is: "attach", target } : { is: "answer", replies, target, run: runOf(input, digest) }
 }

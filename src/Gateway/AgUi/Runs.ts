@@ -20,19 +20,16 @@ export interface Run {
   readonly runId: string
 }
 
-/** What a client that joins a run gets first, and the translation of what follows. */
-export interface Joined {
-  readonly events: ReadonlyArray<AgUiEvent>
-  readonly translation: Translation
-}
-
-/** Joins a run. `client` are the messages that the client has, and `hasState` whether it has the state of the agent. */
+/**
+ * What a client that joins a run gets first, and the translation of what follows. `client` are the messages that the client
+ * has, and `hasState` whether it has the state of the agent.
+ */
 export const join = (
   { runId, threadId }: Run,
   conversation: Conversation,
   client: ReadonlyArray<ClientMessage>,
   hasState = false
-): Joined => {
+): { readonly events: ReadonlyArray<AgUiEvent>; readonly translation: Translation } => {
   const names = new Messages.Names(conversation.epoch)
   const messages = Messages.fitting(Messages.messagesOf(conversation, names))
   const translation = new Translation(conversation, names, hasState)

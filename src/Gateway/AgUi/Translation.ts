@@ -204,25 +204,34 @@ export class Translation {
   }
 
   private change(part: Part, event: SessionEvent): void {
-    if (part.type === "text" || part.type === "reasoning") this.text(part, event)
-    else if (part.type === "tool") this.tool(part, event)
-    else if (part.type === "plan") this.plan(part)
-    else if (part.type === "step" || part.type === "subagent") {
-      const known = this.knownOf(part)
-      if (!known.isOpen) this.start(part, known)
-    }
+    if (part.type === "tool") return this.tool(part, event)
+    if (part.type === "plan") return this.plan(part)
+    const known = this.knownOf(part)
+    if (!known.isOpen) this.start(part, known)
+    if (part.type === "text" || part.type === "reasoning") this.text(part, known, event)
   }
 
   private start(part: Part, known: Known): void {
-    if (part.type === "text" || part.type === "reasoning") this.startText(part, known)
-    else if (part.type === "tool") this.startTool(part, known)
-    else if (part.type === "step") this.startStep(part, known)
+    const { events, names } = this
+    const messageId = names.message(part)
+    known.isOpen = true
+    if (part.type === "text" || part.type === "reasoning" || part.type === "tool") this.order.add(messageId)
+    if (part.type === "text") events.push({ type: "TEXT_MESSAGE_START", messageId, role: "assistant" })
+    else if (part.type === "reasoning") {
+      events.push(
+        { type: "REASONING_START", messageId },
+        { type: "REASONING_MESSAGE_START", messageId, role: "reasoning" }
+      )
+    } else if (part.type === "tool") {
+      known.isWritten = false
+      known.name = part.name
+      const call = { toolCallId: names.call(part), toolCallName: part.name }
+      events.push({ type: "TOOL_CALL_START", ...call, parentMessageId: messageId })
+    } else if (part.type === "step") this.startStep(part, known)
     else if (part.type === "subagent") this.startSubagent(part, known)
   }
 
-  private text(part: TextPart, event: SessionEvent): void {
-    const known = this.knownOf(part)
-    if (!known.isOpen) this.startText(part, known)
+  private text(part: TextPart, known: Known, event: SessionEvent): void {
     const messageId = this.names.message(part)
     let delta: string | undefined
     if (event.type === "text_delta" || event.type === "thinking_delta") delta = event.text
@@ -235,26 +244,13 @@ export class Translation {
     }
   }
 
-  private startText(part: TextPart, known: Known): void {
-    const messageId = this.names.message(part)
-    known.isOpen = true
-    this.order.add(messageId)
-    if (part.type === "text") this.events.push({ type: "TEXT_MESSAGE_START", messageId, role: "assistant" })
-    else {
-      this.events.push(
-        { type: "REASONING_START", messageId },
-        { type: "REASONING_MESSAGE_START", messageId, role: "reasoning" }
-      )
-    }
-  }
-
   private tool(part: ToolPart, event: SessionEvent): void {
     const known = this.knownOf(part)
     const isWriting = event.type === "tool_call_delta" && !("args" in part)
     // A second start gives a call another name.
     const isRenamed = known.name !== part.name
-    if (isRenamed) this.endTool(part, known)
-    if (!known.isOpen && (isRenamed || isWriting || !known.isWritten)) this.startTool(part, known)
+    if (isRenamed) this.close(part, known)
+    if (!known.isOpen && (isRenamed || isWriting || !known.isWritten)) this.start(part, known)
     if (isWriting) {
       known.text += event.text
       this.events.push({ type: "TOOL_CALL_ARGS", toolCallId: this.names.call(part), delta: event.text })
@@ -272,20 +268,6 @@ export class Translation {
     })
   }
 
-  private startTool(part: ToolPart, known: Known): void {
-    const parentMessageId = this.names.message(part)
-    known.isOpen = true
-    known.isWritten = false
-    known.name = part.name
-    this.order.add(parentMessageId)
-    this.events.push({
-      type: "TOOL_CALL_START",
-      toolCallId: this.names.call(part),
-      toolCallName: part.name,
-      parentMessageId
-    })
-  }
-
   /** Sends what is missing of a call whose arguments are complete. */
   private completeTool(part: ToolPart, known: Known): void {
     const toolCallId = this.names.call(part)
@@ -295,13 +277,8 @@ export class Translation {
       if (delta !== "") this.events.push({ type: "TOOL_CALL_ARGS", toolCallId, delta })
     } else if (!Messages.isSameJson(known.text, text)) this.isDifferent = true
     known.text = text
-    this.endTool(part, known)
+    this.close(part, known)
     known.isWritten = true
-  }
-
-  private endTool(part: ToolPart, known: Known): void {
-    if (known.isOpen) this.events.push({ type: "TOOL_CALL_END", toolCallId: this.names.call(part) })
-    known.isOpen = false
   }
 
   private plan(part: PlanPart): void {
@@ -315,7 +292,6 @@ export class Translation {
   private startStep(part: StepPart, known: Known): void {
     const title = part.title ?? part.stepId
     known.name = [title, `${title} (${part.stepId})`].find(name => !this.steps.has(name)) ?? `${title} (${part.seq})`
-    known.isOpen = true
     this.steps.add(known.name)
     this.events.push({ type: "STEP_STARTED", stepName: known.name })
   }
@@ -324,7 +300,6 @@ export class Translation {
   private startSubagent(part: SubagentPart, known: Known): void {
     const { agentType, subagentId, task } = part
     known.name = this.subagents.has(subagentId) ? `${subagentId}-${this.names.message(part)}` : subagentId
-    known.isOpen = true
     this.subagents.add(known.name)
     const members = { subagentRunId: known.name, name: agentType ?? "subagent", description: task }
     this.events.push({ type: "SUBAGENT_STARTED", ...given(members as { subagentRunId: string; name: string }) })

@@ -5,8 +5,8 @@
 import { Effect, Fiber, Option, type Scope } from "effect"
 import { type Conversation, ownKey } from "../../Client/Conversation/Conversation.ts"
 import { empty } from "../../Client/Conversation/Fold.ts"
-import { type ApiError, Conflict, NotFound, PayloadTooLarge } from "../../Http/ApiError.ts"
-import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
+import { type ApiError, Conflict, NotFound, PayloadTooLarge, ServiceUnavailable } from "../../Http/ApiError.ts"
+import { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import type { Incoming } from "../../Http/Endpoints.ts"
 import * as Reply from "../../Http/Reply.ts"
 import { Clients, type ClientsShape } from "../Clients.ts"
@@ -83,12 +83,13 @@ export class Turns {
     readonly histories: Histories,
     private readonly threads: Threads["Type"],
     private readonly streams: EventStreams.EventStreams,
+    private readonly draining: DrainingSignal["Type"],
     private readonly scope: Scope.Scope
   ) {}
 
   /** The session of a thread, if it was used before. Waits until messages that are on their way are recorded. */
   find(caller: Caller, thread: Thread): Effect.Effect<Option.Option<string>, Failed> {
-    return this.found({ ...caller, awaitsMessages: true }, thread)
+    return this.untilDrain(this.found({ ...caller, awaitsMessages: true }, thread))
   }
 
   /** Carries out an input. It continues without its client, which may have disconnected because a page was loaded again. */
@@ -141,15 +142,22 @@ export class Turns {
     ) => Effect.Effect<Keeping & { readonly encoding: Encoding }, Failed>
   ): Effect.Effect<Reply.Reply, ApiError> {
     const client = { caller: callerOf(incoming), expiresAt: incoming.identity?.expiresAt }
-    const opened = this.streams.open(client, Effect.mapError(followed, errorOf), (subscription, _time, found) =>
+    const found = this.untilDrain(Effect.mapError(followed, errorOf))
+    const opened = this.streams.open(client, found, (subscription, _time, of) =>
       this.histories
-        .begin(subscription, conversation => make(found, conversation, subscription))
+        .begin(subscription, conversation => make(of, conversation, subscription))
         .pipe(
           Effect.map(begun => ({ ...begun, maySkip: false })),
           Effect.mapError(errorOf)
         )
     )
     return Effect.map(opened, stream => Reply.written("text/event-stream", stream, headers, stream.release))
+  }
+
+  /** A wait for an instance may be long. It ends as the service drains; what it has started continues. */
+  private untilDrain<A, E>(work: Effect.Effect<A, E>): Effect.Effect<A, E | ServiceUnavailable> {
+    const draining = Effect.zipRight(this.draining.started, ServiceUnavailable.later("The service is shutting down"))
+    return Effect.raceFirst(work, draining)
   }
 
   private found(caller: Caller, thread: Named): Effect.Effect<Option.Option<string>, Failed> {
@@ -212,7 +220,8 @@ export const make = (protocol: string): Effect.Effect<Turns, never, Needed | Sco
     const clients = yield* Clients
     const histories = new Histories(clients, yield* Conversations, yield* SessionEvents)
     const streams = yield* EventStreams.make(protocol)
-    return new Turns(protocol, clients, histories, yield* Threads, streams, yield* Effect.scope)
+    const draining = yield* DrainingSignal
+    return new Turns(protocol, clients, histories, yield* Threads, streams, draining, yield* Effect.scope)
   })
 
 export type { Failed }

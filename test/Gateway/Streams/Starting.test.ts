@@ -57,6 +57,22 @@ describe("While the instance starts", () => {
     assert.strictEqual((yield* simulator.state).frames.message, 0)
   })
 
+  timed("waits end as the service drains, with an error after which a client tries again", function* (gateway) {
+    const { agUi, chats, draining } = gateway
+    const { running } = yield* starting(gateway)
+    const joined = yield* Effect.fork(
+      Effect.all([ask(`${chats}/c/stream`), ask(`${chats}/c/messages`), post(`${agUi}/echo`, body("run-1", ""))], {
+        concurrency: "unbounded"
+      })
+    )
+    yield* pass("2 seconds", "1 second")
+    yield* draining.begin
+    yield* pass("25 seconds", "1 second")
+    for (const { headers, status } of [yield* Fiber.join(running), ...(yield* Fiber.join(joined))]) {
+      assert.deepStrictEqual([status, headers.has("retry-after")], [503, true])
+    }
+  })
+
   timed("a chat is stopped", function* (gateway) {
     const { chats, simulator } = gateway
     const { running } = yield* starting(gateway)

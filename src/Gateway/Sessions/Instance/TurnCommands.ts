@@ -63,6 +63,10 @@ class Message {
     return this.state === "waiting"
   }
 
+  get isClaimed(): boolean {
+    return this.state === "claimed"
+  }
+
   /** Claims it for sending. False if it was withdrawn, or claimed before. */
   claim(): boolean {
     if (!this.isWaiting) return false
@@ -70,7 +74,7 @@ class Message {
     return true
   }
 
-  /** Synchronous: an interruption in between would leave the message neither sent nor withdrawn. */
+  /** Idempotent, and synchronous: an interruption in between would leave the message neither sent nor withdrawn. */
   withdraw(): void {
     this.state = "withdrawn"
     Deferred.unsafeDone(this.withdrawn, Effect.void)
@@ -238,7 +242,7 @@ export class TurnCommands {
 
   /**
    * Asks the agent to end a turn, whose end arrives as an event: by default that of the caller's run, or else the one in
-   * progress. A message that has not been sent is withdrawn.
+   * progress. A message that has not been sent is withdrawn, which may be asked for again until it is recorded.
    */
   interrupt(
     { run }: Pick<Caller, "run">,
@@ -246,11 +250,11 @@ export class TurnCommands {
   ): Effect.Effect<string, SessionNotActive | SessionConflict | AgentPlatformConnectionError> {
     return Effect.gen(this, function* () {
       const { state } = this.session
-      const waiting = [...this.messages].filter(message => message.isWaiting)
-      const ofRun = (message: Message) => run === undefined || message.runId === run.id
+      const unsent = [...this.messages].filter(message => !message.isClaimed)
+      const isMeant = (message: Message) => (run === undefined ? message.isWaiting : message.runId === run.id)
       const current = run === undefined ? State.currentTurn(state) : undefined
-      const wanted = turnId ?? current ?? waiting.find(ofRun)?.turnId
-      const message = waiting.find(message => message.turnId === wanted)
+      const wanted = turnId ?? current ?? unsent.find(isMeant)?.turnId
+      const message = unsent.find(message => message.turnId === wanted)
       if (message !== undefined) {
         message.withdraw()
         return message.turnId

@@ -194,6 +194,25 @@ describe("messages to an instance", () => {
   )
 
   held(
+    "a message that waits behind another is withdrawn by its run, as often as that is asked for",
+    function* ({ begun, gate, id, listener, sessions, simulator }) {
+      const run = { id: "run-2", digest: "d" }
+      yield* gate.close
+      const first = yield* Effect.fork(sessions.send(alice, id, "first"))
+      yield* begun.await
+      const second = yield* Effect.fork(sessions.send({ ...alice, run }, id, "second"))
+      const stop = sessions.interrupt({ ...alice, run }, id, undefined)
+      const turnId = yield* Effect.retry(stop, { times: 1000 })
+      expect([yield* stop, yield* stop]).toEqual([turnId, turnId])
+      yield* gate.open
+      yield* Fiber.join(first)
+      expect(yield* Fiber.join(second)).toBe(turnId)
+      yield* listener.until(event => event.type === "turn_interrupted" && event.turnId === turnId)
+      yield* simulator.awaitState(({ frames }) => frames.message === 1)
+    }
+  )
+
+  held(
     "a message is withdrawn or sent, wherever the caller that interrupts it goes away",
     function* ({ begun, gate, id, listener, sessions }) {
       for (let steps = 16; steps < 56; steps++) {
