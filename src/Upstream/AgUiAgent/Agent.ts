@@ -176,18 +176,21 @@ const open = (
 export const make = (client: HttpClient.HttpClient, options: Options): Effect.Effect<Agent, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { apiKey, times, upstream, url } = options
-    const http = UpstreamHttp.make(client, { service, baseUrl: url, apiKey })
+    const http = UpstreamHttp.make(client, { service, baseUrl: "", apiKey })
     const calls = yield* Resilience.make({ upstream, durations, operations: [operation] })
     const secrets = Object.entries(options.headers).map(([name, value]) => [name, Redacted.value(value)] as const)
     const names = secrets.map(([name]) => name)
     // Those of the run end it before.
     const limit = Duration.times(Duration.sum(Duration.decode(times.connect), Duration.decode(times.run)), 2)
 
-    /** The address of a run of another gateway. */
-    const stop = ({ runId, threadId }: RunInput) =>
-      HttpClientRequest.setHeaders(HttpClientRequest.del(`/${threadId}/runs/${runId}`), secrets)
+    /** Stops a run of another gateway, whose path is below that of the agent. */
+    const stop = ({ runId, threadId }: RunInput) => {
+      const address = new URL(url)
+      address.pathname = `${address.pathname.replace(/\/$/, "")}/${threadId}/runs/${runId}`
+      return HttpClientRequest.setHeaders(HttpClientRequest.del(address.href), secrets)
+    }
     const request = (input: RunInput) =>
-      HttpClientRequest.post("").pipe(
+      HttpClientRequest.post(url).pipe(
         HttpClientRequest.setHeaders(secrets),
         // The official encoder answers protobuf to those who accept it.
         HttpClientRequest.accept("text/event-stream"),
