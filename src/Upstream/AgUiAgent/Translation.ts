@@ -120,8 +120,8 @@ export class Translation {
   private kept = 0
   /** Complete calls of the agent's own tools without a result. */
   private readonly pending = new Set<string>()
-  /** Open steps, the oldest first. */
-  private steps: Array<{ readonly id: string; readonly name: string }> = []
+  /** The names of open steps by their ids, the oldest first. */
+  private readonly steps = new Map<string, string>()
   private count = 0
   /** What the last chunk belongs to, which has no event of its own for its end. */
   private chunked: Pick<Open, "id" | "kind"> | undefined
@@ -188,8 +188,7 @@ export class Translation {
   }
 
   private finish(payload: Payload): ReadonlyArray<PlatformEvent> {
-    if (this.current.is === "ended") return []
-    this.end(payload)
+    if (this.current.is !== "ended") this.end(payload)
     return this.take()
   }
 
@@ -315,17 +314,16 @@ export class Translation {
 
   startStep(stepName: unknown): void {
     const name = identifierOf(stepName)
-    if (name === undefined || this.steps.length >= maxKept) return
+    if (name === undefined || this.steps.size >= maxKept) return
     const id = `step-${++this.count}`
-    this.steps.push({ id, name })
+    this.steps.set(id, name)
     this.emit({ type: "step.started", stepId: id, title: name })
   }
 
   endStep(stepName: unknown): void {
-    const step = this.steps.findLast(({ name }) => name === identifierOf(stepName))
-    if (step === undefined) return
-    this.steps = this.steps.filter(open => open !== step)
-    this.emit({ type: "step.completed", stepId: step.id, title: step.name })
+    const title = identifierOf(stepName)
+    const [stepId] = [...this.steps].findLast(([, name]) => name === title) ?? []
+    if (stepId !== undefined && this.steps.delete(stepId)) this.emit({ type: "step.completed", stepId, title })
   }
 
   // Messages as a whole
@@ -366,17 +364,10 @@ export class Translation {
   /** The events that another gateway passes on unchanged. */
   custom({ name, value }: JsonObject): void {
     if (typeof name !== "string" || !isObject(value)) return this.drop("CUSTOM")
-    if (name === "causeway.file_changed") return this.file(value)
-    const type = passed.get(name)
+    const { change, path: to, previousPath: from } = value
+    const type = passed.get(name === fileChanged ? `${name} ${change}` : name)
     if (type === undefined) this.drop("CUSTOM")
-    else this.emit({ ...value, type })
-  }
-
-  private file({ change, path, previousPath, ...members }: JsonObject): void {
-    if (change === "renamed") this.emit({ ...members, type: "file.renamed", from: previousPath, to: path })
-    else if (change === "created" || change === "modified" || change === "deleted") {
-      this.emit({ ...members, type: `file.${change}`, path })
-    } else this.drop("CUSTOM")
+    else this.emit({ ...value, ...(type === "file.renamed" ? { from, to } : {}), type })
   }
 
   usage(usage: unknown): void {
@@ -398,14 +389,13 @@ export class Translation {
       this.current = { is: "asking", interrupts }
       return
     }
-    const type = isObject(outcome) ? outcome.type : undefined
+    const { pendingToolCallIds: left, type } = isObject(outcome) ? outcome : ({} as JsonObject)
     if (type === "interrupt") {
       const message = "The agent has asked a person in a form that is not understood"
       return this.end({ type: "turn.failed", code: "agent_malformed", message, retryable: false })
     }
     if (type === "cancelled") return this.end({ type: "turn.cancelled" })
     this.closeAll()
-    const left = isObject(outcome) ? outcome.pendingToolCallIds : undefined
     for (const id of Array.isArray(left) ? left : []) this.pending.delete(identifierOf(id) ?? "")
     if (this.pending.size === 0) this.end({ type: "turn.completed" })
     else this.current = { is: "calling" }
@@ -422,7 +412,9 @@ export class Translation {
   }
 }
 
-/** The names of `CUSTOM` events that have an event of the platform of the same fields, with its type. */
+const fileChanged = "causeway.file_changed"
+
+/** The names of `CUSTOM` events, for files with the change, that have an event of the platform, with its type. */
 const passed: ReadonlyMap<string, string> = new Map(
   Object.entries({
     tool_progress: "tool.progress",
@@ -433,7 +425,11 @@ const passed: ReadonlyMap<string, string> = new Map(
     checkpoint_created: "checkpoint.created",
     usage_context: "usage",
     rate_limited: "rate_limited",
-    error: "error"
+    error: "error",
+    "file_changed created": "file.created",
+    "file_changed modified": "file.modified",
+    "file_changed deleted": "file.deleted",
+    "file_changed renamed": "file.renamed"
   }).map(([name, type]) => [`causeway.${name}`, type])
 )
 
