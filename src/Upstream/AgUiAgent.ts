@@ -3,7 +3,7 @@
  * conversation. An agent has its own retry budget and circuit breakers, so that one does not block others.
  */
 import * as HttpClient from "@effect/platform/HttpClient"
-import { type Context, Effect, Layer, Option, type Scope } from "effect"
+import { Effect, Layer, Option } from "effect"
 import * as MetricTags from "../base/Observability/MetricTags.ts"
 import { randomHex } from "../base/RandomHex.ts"
 import * as InstanceConnection from "./AgentPlatform/InstanceConnection.ts"
@@ -21,22 +21,14 @@ import * as UpstreamHttp from "./UpstreamHttp.ts"
 export { HistoryUnavailable, SessionHistory } from "./AgUiAgent/SessionHistory.ts"
 export { config, isSet, none, type Settings } from "./AgUiAgent/Settings.ts"
 
-type Service = Context.Tag.Service<AgentPlatform.AgentPlatform>
-
 const ConnectionError = AgentPlatform.AgentPlatformConnectionError
 
 /** What is known of a session's instance. There is nothing of it at the agent. */
 interface Instance {
+  readonly agent: Agent.Agent
   readonly agentType: string
   readonly tenant: string
   readonly sessionId: string
-}
-
-/** The agents, by their types. */
-interface Agents {
-  /** The agent of a type; `undefined` for an unknown type. */
-  readonly of: (agentType: string) => Agent.Agent | undefined
-  readonly probe: Effect.Effect<HealthProbe.Health>
 }
 
 /** The health of all agents. As long as one of them works, clients may come. */
@@ -62,13 +54,14 @@ const makeProbe = (client: HttpClient.HttpClient, { apiKey, healthUrl, url, urls
     return Effect.map(Effect.all(probes, { concurrency: "unbounded" }), joined)
   })
 
-const makeAgents = (client: HttpClient.HttpClient, settings: Settings): Effect.Effect<Agents, never, Scope.Scope> =>
+/** Finds the agent of a type; `undefined` for an unknown type. */
+const makeAgents = (client: HttpClient.HttpClient, settings: Settings, times: Agent.Times) =>
   Effect.gen(function* () {
     const arriving = new ArrivingFrames(settings.unfinishedBytes ?? unfinishedBytes.default)
     const options = {
       apiKey: settings.apiKey,
       headers: settings.headers,
-      times: { ...Agent.defaultTimes, ...settings.times },
+      times,
       eventBytes: settings.eventBytes ?? eventBytes.default,
       arriving
     }
@@ -79,7 +72,7 @@ const makeAgents = (client: HttpClient.HttpClient, settings: Settings): Effect.E
     const others = Option.isSome(settings.url)
       ? yield* Agent.make(client, { ...options, url: settings.url.value, upstream: "agent_platform" })
       : undefined
-    return { of: type => byType.get(type) ?? others, probe: yield* makeProbe(client, settings) }
+    return (agentType: string) => byType.get(agentType) ?? others
   })
 
 const fileless = new AgentPlatform.InvalidFileRequest({
@@ -89,28 +82,28 @@ const fileless = new AgentPlatform.InvalidFileRequest({
 const unknown = (operation: string, message: string) =>
   new ConnectionError({ operation, reason: "status", statusCode: 404, isInDoubt: false, message })
 
-const make = (
-  client: HttpClient.HttpClient,
-  histories: Context.Tag.Service<SessionHistory>,
-  settings: Settings
-): Effect.Effect<Service, never, Scope.Scope> =>
+const make = (settings: Settings) =>
   Effect.gen(function* () {
-    const agents = yield* makeAgents(client, settings)
-    const breakers = TypeBreakers.make(yield* MetricTags.current)
+    const client = yield* HttpClient.HttpClient
+    const histories = yield* SessionHistory
+    const tags = yield* MetricTags.current
+    InstanceConnection.register(tags)
     const times = { ...Agent.defaultTimes, ...settings.times }
+    const agentOf = yield* makeAgents(client, settings, times)
+    const probe = yield* makeProbe(client, settings)
+    const breakers = TypeBreakers.make(tags)
     /** Those that were created and not stopped. After a restart there are none, and sessions create others. */
     const instances = new Map<string, Instance>()
 
     const connect = (instanceId: string) =>
       Effect.gen(function* () {
         const instance = instances.get(instanceId)
-        const agent = instance && agents.of(instance.agentType)
-        if (instance === undefined || agent === undefined) return yield* unknown("connect", "There is no such instance")
-        const { agentType, sessionId, tenant } = instance
+        if (instance === undefined) return yield* unknown("connect", "There is no such instance")
+        const { agent, agentType, sessionId, tenant } = instance
         const connection = yield* AgentConnection.make({
           // The id of a session is unique within its tenant.
           threadId: `${tenant}-${sessionId}`,
-          run: (input, follow) => agent.run(input, breakers(tenant, agentType), follow),
+          run: (input, follow) => agent(input, breakers(tenant, agentType), follow),
           conversation: histories.read(tenant, sessionId),
           history: settings.history,
           times
@@ -118,14 +111,15 @@ const make = (
         return InstanceConnection.ofPort(connection)
       })
 
-    return {
+    return AgentPlatform.AgentPlatform.of({
       create: ({ agentType, idempotencyKey, sessionId, tenant = "default" }) =>
         Effect.gen(function* () {
-          if (agents.of(agentType) === undefined) {
+          const agent = agentOf(agentType)
+          if (agent === undefined) {
             return yield* unknown("create", `There is no agent of the type ${JSON.stringify(agentType)}`)
           }
           const instanceId = idempotencyKey ?? (yield* randomHex(4))
-          instances.set(instanceId, { agentType, tenant, sessionId: sessionId ?? instanceId })
+          instances.set(instanceId, { agent, agentType, tenant, sessionId: sessionId ?? instanceId })
           return instanceId
         }),
       stop: instanceId => Effect.sync(() => void instances.delete(instanceId)),
@@ -134,22 +128,16 @@ const make = (
       readFile: () => fileless,
       fileHistory: () => fileless,
       fileAtIteration: () => fileless,
-      probe: Effect.asSome(agents.probe),
+      probe: Effect.asSome(probe),
       addresses: [
         ...Option.toArray(settings.url).map(url => AgentPlatform.addressOf(null, url)),
         ...[...settings.urls].map(([type, url]) => AgentPlatform.addressOf(type, url))
       ]
-    }
+    })
   })
 
 /** The agents at the addresses of the settings, of which there must be one. */
 export const layer = (
   settings: Settings
 ): Layer.Layer<AgentPlatform.AgentPlatform, never, HttpClient.HttpClient | SessionHistory> =>
-  Layer.scoped(
-    AgentPlatform.AgentPlatform,
-    Effect.gen(function* () {
-      InstanceConnection.register(yield* MetricTags.current)
-      return yield* make(yield* HttpClient.HttpClient, yield* SessionHistory, settings)
-    })
-  )
+  Layer.scoped(AgentPlatform.AgentPlatform, make(settings))

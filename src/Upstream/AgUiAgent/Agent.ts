@@ -70,20 +70,17 @@ export interface Options {
   readonly arriving: ArrivingFrames
 }
 
-/** An agent. */
-export interface Agent {
-  /**
-   * Sends a request for a run, and follows it when the header of the answer has arrived, which proves to the breakers that
-   * the agent works. The end of the run counts for them too.
-   */
-  readonly run: (input: RunInput, breakers: Part, follow: Follow) => Effect.Effect<void, UpstreamFailure>
-}
+/**
+ * An agent: it is sent a request for a run, which is followed when the header of the answer has arrived. This proves to the
+ * breakers that the agent works; the end of the run counts for them too.
+ */
+export type Agent = (input: RunInput, breakers: Part, follow: Follow) => Effect.Effect<void, UpstreamFailure>
 
 const operation = "run"
 
 const service = "agent"
 
-const failure = (reason: UpstreamFailure["reason"], message: string): UpstreamFailure =>
+export const failure = (reason: UpstreamFailure["reason"], message: string): UpstreamFailure =>
   new UpstreamFailure({ operation, reason, message })
 
 /** Agents time their runs by this histogram, like the platform its calls. */
@@ -146,11 +143,10 @@ const isEventStream = (contentType: string | undefined): boolean =>
 /** How long a run of another gateway may take to stop. */
 const stopTimeout = "2 seconds"
 
-/** Stops a run of another gateway, which continues without its client. */
-const stopping = (http: UpstreamHttp.UpstreamHttp, stop: HttpClientRequest.HttpClientRequest) =>
-  Supervision.within(stopTimeout, Effect.ignore(http.done("stop", stop)))
-
-/** Opens the answer to a request. `stop` is sent if another gateway has answered, unless the scope succeeds. */
+/**
+ * Opens the answer to a request. `stop` is sent if another gateway has answered, whose run continues without its client,
+ * unless the scope succeeds.
+ */
 const open = (
   http: UpstreamHttp.UpstreamHttp,
   request: HttpClientRequest.HttpClientRequest,
@@ -167,7 +163,8 @@ const open = (
       return yield* failure("malformed", "The agent's answer is not a stream of Server-Sent Events")
     }
     if (headers[continuingHeader] !== undefined) {
-      yield* Effect.addFinalizer(exit => (Exit.isSuccess(exit) ? Effect.void : stopping(http, stop)))
+      const stopping = Supervision.within(stopTimeout, Effect.ignore(http.done("stop", stop)))
+      yield* Effect.addFinalizer(exit => (Exit.isSuccess(exit) ? Effect.void : stopping))
     }
     return yield* eventsIn(body, options)
   })
@@ -176,39 +173,40 @@ const open = (
 export const make = (client: HttpClient.HttpClient, options: Options): Effect.Effect<Agent, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { apiKey, times, upstream, url } = options
-    const http = UpstreamHttp.make(client, { service, baseUrl: url, apiKey })
+    const http = UpstreamHttp.make(client, { service, baseUrl: "", apiKey })
     const calls = yield* Resilience.make({ upstream, durations, operations: [operation] })
     const secrets = Object.entries(options.headers).map(([name, value]) => [name, Redacted.value(value)] as const)
     const names = secrets.map(([name]) => name)
     // Those of the run end it before.
     const limit = Duration.times(Duration.sum(Duration.decode(times.connect), Duration.decode(times.run)), 2)
 
-    /** The address of a run of another gateway. */
-    const stop = ({ runId, threadId }: RunInput) =>
-      HttpClientRequest.setHeaders(HttpClientRequest.del(`/${threadId}/runs/${runId}`), secrets)
+    /** Stops a run of another gateway, whose path is below that of the agent. */
+    const stop = ({ runId, threadId }: RunInput) => {
+      const address = new URL(url)
+      address.pathname = `${address.pathname.replace(/\/$/, "")}/${threadId}/runs/${runId}`
+      return HttpClientRequest.setHeaders(HttpClientRequest.del(address.href), secrets)
+    }
     const request = (input: RunInput) =>
-      HttpClientRequest.post("").pipe(
+      HttpClientRequest.post(url).pipe(
         HttpClientRequest.setHeaders(secrets),
         // The official encoder answers protobuf to those who accept it.
         HttpClientRequest.accept("text/event-stream"),
         HttpClientRequest.bodyUnsafeJson(input)
       )
 
-    return {
-      run: (input, part, follow) => {
-        let isAnswered = false
-        const policy: Resilience.Policy = {
-          ...{ operation, part, tryTimeout: limit, timeout: limit },
-          repeatable: ({ isUnreached }) => isUnreached === true && !isAnswered
-        }
-        const attempt = (answered: Effect.Effect<void>) =>
-          Effect.gen(function* () {
-            const run = yield* open(http, request(input), stop(input), options)
-            isAnswered = true
-            yield* answered
-            return yield* follow(run)
-          }).pipe(Effect.scoped)
-        return Effect.locallyWith(calls.call(policy, attempt), Headers.currentRedactedNames, all => [...all, ...names])
+    return (input, part, follow) => {
+      let isAnswered = false
+      const policy: Resilience.Policy = {
+        ...{ operation, part, tryTimeout: limit, timeout: limit },
+        repeatable: ({ isUnreached }) => isUnreached === true && !isAnswered
       }
+      const attempt = (answered: Effect.Effect<void>) =>
+        Effect.gen(function* () {
+          const run = yield* open(http, request(input), stop(input), options)
+          isAnswered = true
+          yield* answered
+          return yield* follow(run)
+        }).pipe(Effect.scoped)
+      return Effect.locallyWith(calls.call(policy, attempt), Headers.currentRedactedNames, all => [...all, ...names])
     }
   })

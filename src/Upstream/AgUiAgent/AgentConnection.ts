@@ -11,7 +11,7 @@ import { largeEvents, rejectedFrames } from "../AgentPlatform/InstanceConnection
 import type { ConnectionState, InstanceConnection, Send, SendOptions } from "../AgentPlatform.ts"
 import { OversizedFrame, type PlatformFrame } from "../PlatformEvent.ts"
 import { UpstreamFailure } from "../Resilience/UpstreamFailure.ts"
-import type { Follow, OpenRun, RunInput, Times } from "./Agent.ts"
+import { type Follow, failure as failureOf, type OpenRun, type RunInput, type Times } from "./Agent.ts"
 import * as History from "./History.ts"
 import * as Interrupts from "./Interrupts.ts"
 import type { HistoryUnavailable } from "./SessionHistory.ts"
@@ -58,11 +58,7 @@ const endingOf = (failure: UpstreamFailure, isAnswered = false): Ending => {
   return { code: "delivery_unknown", message: `${message}. It is not known what the agent has done` }
 }
 
-const broken = new UpstreamFailure({
-  operation: "run",
-  reason: "connection",
-  message: "The agent's stream ended before its run"
-})
+const broken = failureOf("connection", "The agent's stream ended before its run")
 
 /** A turn, from its message to its end. */
 class Turn {
@@ -74,6 +70,8 @@ class Turn {
   /** Runs that were started; the newest is the one that counts. */
   runs = 0
   fiber: Fiber.Fiber<void> | undefined
+  /** When the newest event has arrived, in monotonic milliseconds; none while it waits for the session. */
+  silentSince: number | undefined
   /** Done when the message counts as sent, or with the proof that it was not, which its sender reports. */
   readonly sent = Deferred.unsafeMake<void, UpstreamFailure>(FiberId.none)
 
@@ -87,11 +85,6 @@ class Turn {
     Deferred.unsafeDone(this.sent, Effect.void)
     return this
   }
-}
-
-/** When the newest event of a run has arrived, in monotonic milliseconds; none while it waits for the session. */
-interface Silence {
-  since: number | undefined
 }
 
 const listOf = (value: unknown): ReadonlyArray<unknown> => (Array.isArray(value) ? value : [])
@@ -168,14 +161,10 @@ class AgentConnection {
       })
     }).pipe(
       Effect.catchAll(failure => this.onFailure(turn, failure, isAnswered)),
-      Effect.catchAllCause(cause =>
-        Cause.isInterruptedOnly(cause)
-          ? Effect.failCause(cause)
-          : Effect.zipRight(
-              Effect.logError("A run of an agent failed", cause),
-              Effect.sync(() => this.fail(turn, { code: "internal", message: "The gateway failed" }))
-            )
-      )
+      Effect.catchAllDefect(defect => {
+        this.fail(turn, { code: "internal", message: "The gateway failed" })
+        return Effect.logError("A run of an agent failed", Cause.die(defect))
+      })
     )
   }
 
@@ -209,17 +198,17 @@ class AgentConnection {
 
   /** Follows a run until an event has ended it, or something that is no event. */
   private follow(turn: Turn, run: OpenRun): Effect.Effect<void, UpstreamFailure> {
-    const silence: Silence = { since: undefined }
-    return Effect.raceFirst(this.read(turn, run, silence), Effect.raceFirst(this.watch(silence), run.abandoned))
+    return Effect.raceFirst(this.read(turn, run), Effect.raceFirst(this.watch(turn), run.abandoned))
   }
 
   /** Passes on the events of a run until one has ended it. */
-  private read({ translation }: Turn, { next }: OpenRun, silence: Silence): Effect.Effect<void, UpstreamFailure> {
+  private read(turn: Turn, { next }: OpenRun): Effect.Effect<void, UpstreamFailure> {
+    const { translation } = turn
     return Effect.gen(this, function* () {
       for (;;) {
-        silence.since = yield* Monotonic.millis
+        turn.silentSince = yield* Monotonic.millis
         const received = yield* next
-        silence.since = undefined
+        turn.silentSince = undefined
         for (const one of received) {
           if (one instanceof UpstreamFailure) return yield* Effect.zipRight(Metric.increment(rejectedFrames), one)
           if (one instanceof OversizedFrame) yield* Metric.increment(largeEvents)
@@ -242,16 +231,17 @@ class AgentConnection {
   }
 
   /** Fails when a run takes too long, or when the agent is silent for too long. */
-  private watch(silence: Silence): Effect.Effect<never, UpstreamFailure> {
+  private watch(turn: Turn): Effect.Effect<never, UpstreamFailure> {
     const { run, silence: longest } = this.options.times
-    const late = (message: string) => new UpstreamFailure({ operation: "run", reason: "timeout", message })
     return Effect.gen(function* () {
       const end = (yield* Monotonic.millis) + Duration.toMillis(run)
       for (;;) {
         const now = yield* Monotonic.millis
-        const silent = (silence.since ?? now) + Duration.toMillis(longest)
-        if (now >= end) return yield* late(`The run took more than ${Monotonic.words(run)}`)
-        if (now >= silent) return yield* late(`The agent has sent nothing for ${Monotonic.words(longest)}`)
+        const silent = (turn.silentSince ?? now) + Duration.toMillis(longest)
+        if (now >= end) return yield* failureOf("timeout", `The run took more than ${Monotonic.words(run)}`)
+        if (now >= silent) {
+          return yield* failureOf("timeout", `The agent has sent nothing for ${Monotonic.words(longest)}`)
+        }
         yield* Effect.sleep(Math.min(Math.ceil(Math.min(end, silent) - now), watchMillis))
       }
     })

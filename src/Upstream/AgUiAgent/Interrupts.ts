@@ -1,11 +1,9 @@
 /** What an agent asks a person by the interrupts of AG-UI, and the answers. Pure. */
 import { Option, Schema } from "effect"
+import { maybe } from "../../AgUi/Protocol.ts"
 import { isObject, type JsonObject } from "../../base/Json/Parsing.ts"
 import { identifierChars } from "../PlatformEvent.ts"
 import { identifierOf } from "./Identifier.ts"
-
-/** Absent or null. */
-const maybe = <A, I>(schema: Schema.Schema<A, I>) => Schema.optionalWith(schema, { nullable: true })
 
 const Json = Schema.Record({ key: Schema.String, value: Schema.Unknown })
 
@@ -79,20 +77,13 @@ export interface Resume {
 /** Whether an answer to a request for approval approves: `true`, or an object whose `approved` is true. */
 const approves = (answer: unknown): boolean => answer === true || (isObject(answer) && answer.approved === true)
 
-const parsedObject = (text: string): JsonObject | undefined => {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : undefined
-  } catch {
-    return undefined
-  }
-}
+const parsedObject = Schema.decodeUnknownOption(Schema.parseJson(Json))
 
 /** A text as an answer of the schema: an object if it asks for one. */
 const textAnswer = (interrupt: Interrupt, text: string): unknown => {
   if (interrupt.responseSchema?.type !== "object") return text
   const names = Object.keys(propertiesOf(interrupt))
-  return parsedObject(text) ?? (names.length === 1 ? { [names[0]!]: text } : text)
+  return Option.getOrElse(parsedObject(text), () => (names.length === 1 ? { [names[0]!]: text } : text))
 }
 
 /** A person's answer as the agent gets it. A denial without a schema for it cancels. */

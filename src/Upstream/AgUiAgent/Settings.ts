@@ -26,17 +26,14 @@ export interface Settings {
   readonly times?: Partial<Times>
 }
 
-/** The default limits of the history. Many servers take bodies of up to 1 MiB. */
-export const defaultHistory: History.Limits = { messages: 400, bytes: 512 * 1024 }
-
-/** No agents. */
+/** No agents, and the default limits of the history: many servers take bodies of up to 1 MiB. */
 export const none: Settings = {
   url: Option.none(),
   urls: new Map(),
   apiKey: Option.none(),
   headers: {},
   healthUrl: Option.none(),
-  history: defaultHistory
+  history: { messages: 400, bytes: 512 * 1024 }
 }
 
 /** Whether there is an agent. */
@@ -53,125 +50,115 @@ const addressIn = (text: string): Option.Option<string> => {
 
 const longestType = 256
 
-/** `coder=https://…, writer=https://…` */
-const addressesIn = (text: string): Option.Option<ReadonlyMap<string, string>> => {
-  const addresses = new Map<string, string>()
-  for (const pair of text.split(/[\s,]+/).filter(pair => pair !== "")) {
-    const at = pair.indexOf("=")
-    const type = pair.slice(0, Math.max(0, at))
-    const url = addressIn(pair.slice(at + 1))
-    if (type === "" || type.length > longestType || addresses.has(type) || Option.isNone(url)) return Option.none()
-    addresses.set(type, url.value)
+/** The values of a list of pairs `name=value` with different names; none unless all of them are allowed. */
+const pairsIn = <A>(
+  pairs: ReadonlyArray<string>,
+  valueOf: (name: string, text: string) => Option.Option<A>
+): Option.Option<ReadonlyMap<string, A>> => {
+  const values = new Map<string, A>()
+  for (const pair of pairs.map(pair => pair.trim()).filter(pair => pair !== "")) {
+    const [name = "", ...rest] = pair.split("=")
+    const value = valueOf(name.trim(), rest.join("=").trim())
+    if (values.has(name.trim()) || Option.isNone(value)) return Option.none()
+    values.set(name.trim(), value.value)
   }
-  return Option.some(addresses)
+  return Option.some(values)
 }
+
+/** `coder=https://…, writer=https://…` */
+const addressesIn = (text: string) =>
+  pairsIn(text.split(/[\s,]+/), (type, url) =>
+    type === "" || type.length > longestType ? Option.none() : addressIn(url)
+  )
 
 /** Header fields that the gateway sets. */
 const reserved =
   /^(?:accept|connection|content-.*|expect|host|keep-alive|te|trailer|transfer-encoding|upgrade|traceparent)$/i
 
-const decoded = (text: string): string | undefined => {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return undefined
-  }
-}
+const decoded = Option.liftThrowable(decodeURIComponent)
 
 /** `name=value,name=value`, each value percent-encoded where it has a comma or a percent sign. */
-const headersIn = (text: string): Option.Option<Readonly<Record<string, Redacted.Redacted>>> => {
-  const headers: Record<string, Redacted.Redacted> = {}
-  for (const pair of text.split(",").map(pair => pair.trim())) {
-    if (pair === "") continue
-    const at = pair.indexOf("=")
-    const name = pair.slice(0, Math.max(0, at)).trim().toLowerCase()
-    const value = decoded(pair.slice(at + 1).trim())
-    const isValid = /^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(name) && !reserved.test(name) && !Object.hasOwn(headers, name)
-    if (!isValid || value === undefined || !/^[\x20-\x7e]+$/.test(value)) return Option.none()
-    headers[name] = Redacted.make(value)
-  }
-  return Option.some(headers)
+const headersIn = (text: string) => {
+  const pairs = text.split(",").map(pair => pair.replace(/^[^=]*/, name => name.toLowerCase()))
+  const headers = pairsIn(pairs, (name, value) =>
+    /^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(name) && !reserved.test(name)
+      ? Option.map(
+          Option.filter(decoded(value), one => /^[\x20-\x7e]+$/.test(one)),
+          one => Redacted.make(one)
+        )
+      : Option.none()
+  )
+  return Option.map(headers, (all): Readonly<Record<string, Redacted.Redacted>> => Object.fromEntries(all))
 }
 
-const url = Setting.declare<Option.Option<string>>(
-  "AGENT_URL",
-  {
-    description: "Address of an AG-UI agent, instead of an agent platform",
-    allowed: "an http or https URL without credentials or fragment",
-    default: Option.none(),
+const variables = {
+  url: Setting.declare<Option.Option<string>>(
+    "AGENT_URL",
+    {
+      description: "Address of an AG-UI agent, instead of an agent platform",
+      allowed: "an http or https URL without credentials or fragment",
+      default: none.url,
+      shown: "none"
+    },
+    text => Option.map(addressIn(text), Option.some)
+  ),
+  urls: Setting.declare(
+    "AGENT_URLS",
+    {
+      description: "Addresses of the AG-UI agents of agent types; other types have the agent of AGENT_URL, or none",
+      allowed: "a list of types with http or https URLs, such as coder=https://one.example, writer=https://two.example",
+      default: none.urls,
+      shown: "none"
+    },
+    addressesIn
+  ),
+  headers: Setting.declare(
+    "AGENT_HEADERS",
+    {
+      description: "Header fields for AG-UI agents, such as x-tenant=a,x-region=eu; values may be percent-encoded",
+      allowed: "a list name=value,name=value of header fields that the gateway does not set itself",
+      default: none.headers,
+      shown: "none"
+    },
+    headersIn,
+    true
+  ),
+  apiKey: Setting.optionalCredential("AGENT_API_KEY", {
+    description: "Bearer credential for AG-UI agents",
     shown: "none"
-  },
-  text => Option.map(addressIn(text), Option.some)
-)
-
-const urls = Setting.declare<ReadonlyMap<string, string>>(
-  "AGENT_URLS",
-  {
-    description: "Addresses of the AG-UI agents of agent types; other types have the agent of AGENT_URL, or none",
-    allowed: "a list of types with http or https URLs, such as coder=https://one.example, writer=https://two.example",
-    default: new Map(),
+  }),
+  healthUrl: Setting.baseUrl("AGENT_HEALTH_URL", {
+    description: "Base address whose /health is probed; by default that of each AG-UI agent",
+    default: undefined,
     shown: "none"
-  },
-  addressesIn
-)
-
-const headers = Setting.declare<Readonly<Record<string, Redacted.Redacted>>>(
-  "AGENT_HEADERS",
-  {
-    description: "Header fields for AG-UI agents, such as x-tenant=a,x-region=eu; values may be percent-encoded",
-    allowed: "a list name=value,name=value of header fields that the gateway does not set itself",
-    default: {},
-    shown: "none"
-  },
-  headersIn,
-  true
-)
-
-const apiKey = Setting.optionalCredential("AGENT_API_KEY", {
-  description: "Bearer credential for AG-UI agents",
-  shown: "none"
-})
-
-const healthUrl = Setting.baseUrl<undefined>("AGENT_HEALTH_URL", {
-  description: "Base address whose /health is probed; by default that of each AG-UI agent",
-  default: undefined,
-  shown: "none"
-}).pipe(Config.map(Option.fromNullable))
-
-const messages = Setting.integer("AGENT_HISTORY_MESSAGES", {
-  description: "Messages of the conversation that an AG-UI agent gets at most; 1 for agents with a memory of their own",
-  default: defaultHistory.messages,
-  min: 1,
-  max: 100_000
-})
-
-const bytes = Setting.integer("AGENT_HISTORY_BYTES", {
-  description: "Bytes of the conversation that an AG-UI agent gets at most, as JSON; the newest message is always sent",
-  default: defaultHistory.bytes,
-  min: 1024,
-  max: 16 * MiB
-})
+  }).pipe(Config.map(Option.fromNullable)),
+  history: Config.all({
+    messages: Setting.integer("AGENT_HISTORY_MESSAGES", {
+      description:
+        "Messages of the conversation that an AG-UI agent gets at most; 1 for agents with a memory of their own",
+      default: none.history.messages,
+      min: 1,
+      max: 100_000
+    }),
+    bytes: Setting.integer("AGENT_HISTORY_BYTES", {
+      description:
+        "Bytes of the conversation that an AG-UI agent gets at most, as JSON; the newest message is always sent",
+      default: none.history.bytes,
+      min: 1024,
+      max: 16 * MiB
+    })
+  })
+}
 
 const refused = (name: string, problem: string) => Either.left(ConfigError.InvalidData([name], problem))
 
 /** The settings as configuration variables. */
-export const config: Config.Config<Settings> = Config.all({
-  url,
-  urls,
-  headers,
-  apiKey,
-  healthUrl,
-  messages,
-  bytes
-}).pipe(
-  Config.mapOrFail(({ bytes, messages, ...settings }) => {
-    const { apiKey, headers, healthUrl } = settings
-    if (Option.isSome(apiKey) && Object.hasOwn(headers, "authorization")) {
-      return refused("AGENT_HEADERS", "it has authorization, which AGENT_API_KEY sets too")
-    }
-    if (Option.isSome(healthUrl) && !isSet(settings)) {
-      return refused("AGENT_HEALTH_URL", "there is no agent: AGENT_URL is not set")
-    }
-    return Either.right({ ...settings, history: { messages, bytes } })
-  })
-)
+export const config: Config.Config<Settings> = Config.mapOrFail(Config.all(variables), settings => {
+  const { apiKey, headers, healthUrl } = settings
+  if (Option.isSome(apiKey) && Object.hasOwn(headers, "authorization")) {
+    return refused("AGENT_HEADERS", "it has authorization, which AGENT_API_KEY sets too")
+  }
+  return Option.isSome(healthUrl) && !isSet(settings)
+    ? refused("AGENT_HEALTH_URL", "there is no agent: AGENT_URL is not set")
+    : Either.right(settings)
+})

@@ -7,6 +7,7 @@
 import { Either } from "effect"
 import { contentOf, planActivity } from "../../AgUi/Messages.ts"
 import type { Message } from "../../AgUi/Protocol.ts"
+import { MiB } from "../../base/Bytes.ts"
 import { isObject, type JsonObject, parseWellFormed } from "../../base/Json/Parsing.ts"
 import type { PlatformEvent } from "../PlatformEvent.ts"
 import { identifierOf } from "./Identifier.ts"
@@ -56,8 +57,8 @@ const partsOf = (message: unknown): ReadonlyArray<WholePart> => {
   ]
 }
 
-/** Characters of the arguments of a call, above which they are only passed as text. */
-const longestArguments = 1024 * 1024
+/** Characters of arguments, of a call and of all open ones of a turn, above which they are only passed as text. */
+const longestArguments = { call: MiB, turn: 4 * MiB }
 
 /** The limits of the structure of arguments. */
 const shape = { levels: 1000, members: 32_768 }
@@ -66,7 +67,7 @@ const shape = { levels: 1000, members: 32_768 }
 const maxKept = 10_000
 
 /** Events after which a run that had ended continues. */
-const continuing = /_(?:STARTED|START|CONTENT|ARGS|CHUNK|RESULT)$/
+const continuing = /_(?:STARTED|START|CONTENT|ARGS|CHUNK)$/
 
 const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
 
@@ -94,8 +95,8 @@ interface Open {
   readonly id: string
   /** Of the tool that is called. */
   readonly name: string
-  /** The arguments of a call so far. */
-  text: string
+  /** The arguments of a call so far; none if they are too long. */
+  text: string | undefined
   /** Whether it is not the agent's, such as a message of a user. */
   readonly isLeftOut: boolean
 }
@@ -103,11 +104,11 @@ interface Open {
 const keyOf = (kind: Kind | "result", id: unknown): string => `${kind} ${identifierOf(id)}`
 
 /** The arguments of a call; none if they are no JSON. */
-const argumentsIn = (written: string): object => {
-  if (written === "") return { args: {} }
-  const args = written.length > longestArguments ? Either.left("") : parseWellFormed(written, shape)
-  return Either.isRight(args) ? { args: args.right } : {}
-}
+const argumentsIn = (written: string): object =>
+  Either.match(parseWellFormed(written === "" ? "{}" : written, shape), {
+    onLeft: () => ({}),
+    onRight: args => ({ args })
+  })
 
 /** Translates the runs of one turn. */
 export class Translation {
@@ -115,10 +116,12 @@ export class Translation {
   private isStarted = false
   /** By kind and id. */
   private readonly open = new Map<string, Open>()
+  /** Characters of arguments that are kept. */
+  private kept = 0
   /** Complete calls of the agent's own tools without a result. */
   private readonly pending = new Set<string>()
-  /** Open steps, the oldest first. */
-  private steps: Array<{ readonly id: string; readonly name: string }> = []
+  /** The names of open steps by their ids, the oldest first. */
+  private readonly steps = new Map<string, string>()
   private count = 0
   /** What the last chunk belongs to, which has no event of its own for its end. */
   private chunked: Pick<Open, "id" | "kind"> | undefined
@@ -185,8 +188,7 @@ export class Translation {
   }
 
   private finish(payload: Payload): ReadonlyArray<PlatformEvent> {
-    if (this.current.is === "ended") return []
-    this.end(payload)
+    if (this.current.is !== "ended") this.end(payload)
     return this.take()
   }
 
@@ -236,8 +238,9 @@ export class Translation {
     const known = this.open.get(keyOf(kind, id))
     if (known !== undefined) return known
     if (kind === "call") this.streamed.add(kind)
-    const isLeftOut = typeof role === "string" && role !== "assistant" && role !== "reasoning"
-    const name = text(toolCallName) ?? "unknown"
+    const isOther = typeof role === "string" && role !== "assistant" && role !== "reasoning"
+    const isLeftOut = isOther || this.open.size >= maxKept
+    const name = identifierOf(toolCallName) ?? "unknown"
     const open: Open = { kind, id, name, text: "", isLeftOut }
     if (this.open.size < maxKept) this.open.set(keyOf(kind, id), open)
     if (!isLeftOut) this.emit({ type: `${type}.start`, [named]: id, ...(kind === "call" ? { name } : {}) })
@@ -251,11 +254,20 @@ export class Translation {
     const open = this.find(kind, given) ?? this.startPart(kind, given)
     if (open.isLeftOut) return
     this.streamed.add(kind)
-    if (kind === "call" && open.text.length <= longestArguments) open.text += delta
+    if (kind === "call") this.keep(open, delta)
     const payload = { type: `${type}.delta`, [named]: open.id, delta }
     // It may have the halves of characters.
     const sent = this.input?.asSent?.delta
     this.emit(payload, typeof sent === "string" ? { ...payload, delta: sent } : undefined)
+  }
+
+  /** Keeps a piece of arguments, unless there are too many of them. */
+  private keep(open: Open, piece: string): void {
+    if (open.text === undefined) return
+    const { length } = piece
+    const fits = open.text.length + length <= longestArguments.call && this.kept + length <= longestArguments.turn
+    this.kept += fits ? length : -open.text.length
+    open.text = fits ? open.text + piece : undefined
   }
 
   endPart(kind: Kind, given: unknown): void {
@@ -263,11 +275,12 @@ export class Translation {
     if (open === undefined) return
     const { id, isLeftOut, name, text: written } = open
     this.open.delete(keyOf(kind, id))
+    this.kept -= written?.length ?? 0
     if (isLeftOut) return
     const { named, type } = kinds[kind]
     if (kind !== "call") return this.emit({ type: `${type}.complete`, [named]: id })
     if (this.pending.size < maxKept && !this.clientTools.has(name)) this.pending.add(id)
-    this.emit({ type, [named]: id, name, ...argumentsIn(written) })
+    this.emit({ type, [named]: id, name, ...(written === undefined ? {} : argumentsIn(written)) })
   }
 
   /** A piece that names what it belongs to only at first. */
@@ -299,18 +312,18 @@ export class Translation {
 
   // Steps
 
-  startStep(name: unknown): void {
-    if (typeof name !== "string" || this.steps.length >= maxKept) return
+  startStep(stepName: unknown): void {
+    const name = identifierOf(stepName)
+    if (name === undefined || this.steps.size >= maxKept) return
     const id = `step-${++this.count}`
-    this.steps.push({ id, name })
+    this.steps.set(id, name)
     this.emit({ type: "step.started", stepId: id, title: name })
   }
 
-  endStep(name: unknown): void {
-    const step = this.steps.findLast(open => open.name === name)
-    if (step === undefined) return
-    this.steps = this.steps.filter(open => open !== step)
-    this.emit({ type: "step.completed", stepId: step.id, title: step.name })
+  endStep(stepName: unknown): void {
+    const title = identifierOf(stepName)
+    const [stepId] = [...this.steps].findLast(([, name]) => name === title) ?? []
+    if (stepId !== undefined && this.steps.delete(stepId)) this.emit({ type: "step.completed", stepId, title })
   }
 
   // Messages as a whole
@@ -351,17 +364,10 @@ export class Translation {
   /** The events that another gateway passes on unchanged. */
   custom({ name, value }: JsonObject): void {
     if (typeof name !== "string" || !isObject(value)) return this.drop("CUSTOM")
-    if (name === "causeway.file_changed") return this.file(value)
-    const type = passed.get(name)
+    const { change, path: to, previousPath: from } = value
+    const type = passed.get(name === fileChanged ? `${name} ${change}` : name)
     if (type === undefined) this.drop("CUSTOM")
-    else this.emit({ ...value, type })
-  }
-
-  private file({ change, path, previousPath, ...members }: JsonObject): void {
-    if (change === "renamed") this.emit({ ...members, type: "file.renamed", from: previousPath, to: path })
-    else if (change === "created" || change === "modified" || change === "deleted") {
-      this.emit({ ...members, type: `file.${change}`, path })
-    } else this.drop("CUSTOM")
+    else this.emit({ ...value, ...(type === "file.renamed" ? { from, to } : {}), type })
   }
 
   usage(usage: unknown): void {
@@ -383,14 +389,13 @@ export class Translation {
       this.current = { is: "asking", interrupts }
       return
     }
-    const type = isObject(outcome) ? outcome.type : undefined
+    const { pendingToolCallIds: left, type } = isObject(outcome) ? outcome : ({} as JsonObject)
     if (type === "interrupt") {
       const message = "The agent has asked a person in a form that is not understood"
       return this.end({ type: "turn.failed", code: "agent_malformed", message, retryable: false })
     }
     if (type === "cancelled") return this.end({ type: "turn.cancelled" })
     this.closeAll()
-    const left = isObject(outcome) ? outcome.pendingToolCallIds : undefined
     for (const id of Array.isArray(left) ? left : []) this.pending.delete(identifierOf(id) ?? "")
     if (this.pending.size === 0) this.end({ type: "turn.completed" })
     else this.current = { is: "calling" }
@@ -407,7 +412,9 @@ export class Translation {
   }
 }
 
-/** The names of `CUSTOM` events that have an event of the platform of the same fields, with its type. */
+const fileChanged = "causeway.file_changed"
+
+/** The names of `CUSTOM` events, for files with the change, that have an event of the platform, with its type. */
 const passed: ReadonlyMap<string, string> = new Map(
   Object.entries({
     tool_progress: "tool.progress",
@@ -418,7 +425,11 @@ const passed: ReadonlyMap<string, string> = new Map(
     checkpoint_created: "checkpoint.created",
     usage_context: "usage",
     rate_limited: "rate_limited",
-    error: "error"
+    error: "error",
+    "file_changed created": "file.created",
+    "file_changed modified": "file.modified",
+    "file_changed deleted": "file.deleted",
+    "file_changed renamed": "file.renamed"
   }).map(([name, type]) => [`causeway.${name}`, type])
 )
 

@@ -20,7 +20,8 @@ const success = { type: "RUN_FINISHED", outcome: { type: "success" } }
 /** A gateway before another one, which has the simulated agent. */
 const nested = Effect.gen(function* () {
   const inner = yield* makeStarted({ simulator: { pace: "1 millis" } })
-  const outer = yield* makeStarted({ agents: { url: Option.some(`${inner.agUi}/echo`) } })
+  // A stop goes to a path below the address, which may have a query.
+  const outer = yield* makeStarted({ agents: { url: Option.some(`${inner.agUi}/echo?region=eu`) } })
   return { inner, outer }
 })
 

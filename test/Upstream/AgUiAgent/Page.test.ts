@@ -20,6 +20,8 @@ test.scopedLive("docs/use/ag-ui-agents.md: an agent behind the gateway", functio
   yield* Effect.addFinalizer(() => Effect.sync(() => server.close().closeAllConnections()))
   if (!server.listening) yield* Effect.async<void>(resume => void server.once("listening", () => resume(Effect.void)))
   const { port } = server.address() as AddressInfo
+  const health = yield* Effect.promise(() => fetch(`http://127.0.0.1:${port}/agent/health`))
+  assert.strictEqual(health.status, 200)
   const gateway = yield* makeStarted({ agents: { url: Option.some(`http://127.0.0.1:${port}/agent`) } })
   const client = clientOf(`${gateway.agUi}/any`)
   const { failure } = yield* client.say("hello")

@@ -138,6 +138,16 @@ describe("a turn of an agent", () => {
     assert.strictEqual(yield* agent.code("t"), "delivery_unknown")
   })
 
+  test.scoped(
+    "is complete if its stream ends after the results of calls that were open at the end of its run",
+    function* () {
+      const call = { type: "TOOL_CALL_CHUNK", toolCallId: "c", toolCallName: "look", delta: "{}" }
+      const result = { type: "TOOL_CALL_RESULT", messageId: "r", toolCallId: "c", content: "found" }
+      const agent = yield* make(sending(data(begin, call, finish, result)))
+      assert.strictEqual(yield* agent.code("t"), "turn.completed")
+    }
+  )
+
   test.scoped("fails if no event comes", function* () {
     const agent = yield* make(streaming(Stream.never))
     const turn = yield* Effect.fork(agent.code("t"))

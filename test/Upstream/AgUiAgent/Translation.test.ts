@@ -155,6 +155,14 @@ describe("the events of AG-UI", () => {
     expect(other.fail("broken", "").map(({ type }) => type)).toEqual(["turn.completed"])
   })
 
+  it("end the turn with the stream if only results follow the end of a run", () => {
+    const call = { type: "TOOL_CALL_CHUNK", toolCallId: "c", toolCallName: "look", delta: "{}" }
+    const result = { type: "TOOL_CALL_RESULT", messageId: "r", toolCallId: "c", content: "found" }
+    const translation = new Translation("turn-1")
+    bodies(translation, [begin, call, end, result])
+    expect(translation.fail("broken", "").map(({ type }) => type)).toEqual(["turn.completed"])
+  })
+
   it("end the turn with the run if the client runs the tools", () => {
     const call = { type: "TOOL_CALL_CHUNK", toolCallId: "c", toolCallName: "look", delta: "{}" }
     const named = new Translation("turn-1")
@@ -189,6 +197,36 @@ describe("the events of AG-UI", () => {
     const calls = got.flatMap(event => ("callId" in event ? [event.callId] : []))
     expect(calls).toHaveLength(3)
     expect(new Set(calls).size).toBe(1)
+  })
+
+  it("are kept within limits, however many calls, messages and steps are open and however long their names are", () => {
+    const delta = JSON.stringify({ at: "x".repeat(900_000) })
+    const call = (toolCallId: string) => [
+      { type: "TOOL_CALL_START", toolCallId, toolCallName: "look" },
+      { type: "TOOL_CALL_ARGS", toolCallId, delta }
+    ]
+    const ids = Array.from({ length: 6 }, (_, index) => `c${index}`)
+    const later = [...call("later"), { type: "TOOL_CALL_END", toolCallId: "later" }]
+    const ends = ids.map(toolCallId => ({ type: "TOOL_CALL_END", toolCallId }))
+    const calls = run(begin, ...ids.flatMap(call), ...ends, ...later).filter(({ type }) => type === "tool_call")
+    expect(calls.map(one => "args" in one)).toEqual([true, true, true, true, false, false, true])
+
+    const long = "x".repeat(100_000)
+    const named = run(
+      begin,
+      { type: "TOOL_CALL_CHUNK", toolCallId: "c", toolCallName: long, delta: "{}" },
+      { type: "STEP_STARTED", stepName: long },
+      { type: "STEP_FINISHED", stepName: long }
+    )
+    expect(named.map(({ type }) => type)).toContain("step_completed")
+    expect(Math.max(...named.map(event => JSON.stringify(event).length))).toBeLessThan(1000)
+
+    const start = (messageId: number) => ({ type: "TEXT_MESSAGE_START", messageId })
+    const many = Array.from({ length: 10_005 }, (_, index) => start(index))
+    const content = { type: "TEXT_MESSAGE_CONTENT", messageId: 10_004, delta: "a" }
+    const texts = run(begin, ...many, content, content)
+    expect(texts.filter(({ type }) => type === "text_start")).toHaveLength(10_000)
+    expect(texts.filter(({ type }) => type === "text_delta")).toEqual([])
   })
 
   it("of an agent that sends only whole messages become texts; others send them twice", () => {
