@@ -99,7 +99,7 @@ export const ChatRoutes = HttpApiGroup.make("chat")
       .addSuccess(UiMessages)
       .annotate(OpenApi.Transform, Description.messages)
   )
-  .middleware(GatewayAccess)
+  .middlewareEndpoints(GatewayAccess)
   .addError(CallErrors)
   .add(
     HttpApiEndpoint.get("connect", "/chat/:agentType/ws")
