@@ -248,6 +248,7 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
         assert.isAtMost(after - before, 2 * 2, "the history, and once more after the resume")
         before = after
       }
+      await page.clock.resume()
       await page.close()
     })
 
