@@ -16,6 +16,7 @@ import type {
   Usage,
   UserMessage
 } from "../../Client/Conversation/Conversation.ts"
+import { ownPrefix } from "../../Client/Conversation/Conversation.ts"
 import { given } from "../../Client/Conversation/State.ts"
 import { optional } from "../Protocol/Fields.ts"
 import { callOf } from "../Streams/Inquiries.ts"
@@ -284,8 +285,12 @@ const partsOf = (message: AgentMessage, segment: Segment): ReadonlyArray<UiPart>
   return shownIn(message, segment).map(each => uiOf(each, message.status, each.part === last))
 }
 
-/** The id of the user's message that starts a turn, and that of the answer to a question. */
-export const userIdOf = ({ clientMessageId, turnId }: UserMessage): string => clientMessageId ?? `${turnId}/message`
+/**
+ * The id of the user's message that starts a turn, and that of the answer to a question. A key of the service is none: the
+ * client sends its history again, and may send no such key.
+ */
+export const userIdOf = ({ clientMessageId, turnId }: UserMessage): string =>
+  clientMessageId === undefined || clientMessageId.startsWith(ownPrefix) ? `${turnId}/message` : clientMessageId
 export const answerIdOf = (message: AgentMessage, { seq }: RequestPart): string => `${idOf(message)}/${seq}/answer`
 
 const agentMessages = (message: AgentMessage): ReadonlyArray<UiMessage> => {

@@ -9,6 +9,7 @@ import {
   uiMessageChunkSchema
 } from "ai"
 import * as fc from "fast-check"
+import { ownKey } from "../../../src/Client/Conversation/Conversation.ts"
 import * as Fold from "../../../src/Client/Conversation/Fold.ts"
 import type { EventBody, SessionEvent } from "../../../src/Client/SessionModel.ts"
 import type { Chunk } from "../../../src/Gateway/AiSdk/Chunks.ts"
@@ -331,5 +332,10 @@ describe("the chunks of a turn", () => {
     )
     assert.deepStrictEqual(follow(events, 1, "t1").chunks.at(-1), { type: "finish", finishReason: "tool-calls" })
     assert.strictEqual(idOf(follow(events, 3, "t1").chunks), "t1/2")
+  })
+
+  it("show a message whose key is one of the service under an id that a client may send again", () => {
+    const keyed = numbered([{ ...started, clientMessageId: ownKey("results x") }])
+    assert.deepStrictEqual(messagesOf(foldOf(keyed).conversation)[0]?.id, "t1/message")
   })
 })
