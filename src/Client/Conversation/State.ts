@@ -184,14 +184,19 @@ export const find = <Found extends Part>(fold: Fold, { seq }: SessionEvent, key:
   return place.part as Found
 }
 
-export const end = ({ conversation, open }: Fold, part: Part, status: RequestPart["status"] = "expired"): void => {
+export const end = (fold: Fold, part: Part, status: RequestPart["status"] = "expired"): void => {
+  const { conversation, open } = fold
   const key = keyOf(part)
   if (key === undefined) return
   open.delete(key)
   if (part.type === "question" || part.type === "approval") {
     part.status = status
     conversation.waiting = conversation.waiting.filter(requestId => requestId !== part.requestId)
-  } else if ("inProgress" in part) delete part.inProgress
+  } else if ("inProgress" in part) {
+    delete part.inProgress
+    // It is smaller now, as a fold that resumes here finds it.
+    measure(fold, part)
+  }
 }
 
 const removePart = (fold: Fold, part: Part): void => {

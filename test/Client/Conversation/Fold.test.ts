@@ -58,6 +58,18 @@ describe("Fold", () => {
     }
   )
 
+  it("has the same size at an event, whether it has seen the events before or resumes there", () => {
+    const step: EventBody = { type: "step_started", stepId: "1", title: "Read" }
+    for (const bodies of [
+      [step, step],
+      [step, { type: "step_completed", stepId: "1" } as const]
+    ]) {
+      const fold = Fold.resume(Fold.empty("e"))
+      for (const event of numbered(bodies)) Fold.add(fold, event)
+      assert.strictEqual(fold.size, Fold.resume(stored(fold.conversation)).size)
+    }
+  })
+
   it("counts what is in progress and what waits for a person", () => {
     fc.assert(
       fc.property(anyEvents, events => {
