@@ -14,14 +14,23 @@ export interface Workload {
   readonly requests: () => () => string
 }
 
+const reading = (entries: number) => () => {
+  const random = Random.make(1)
+  return () => Requests.get(Requests.entryPath(random(entries)))
+}
+
 export const get: Workload = {
   name: "get",
   title: "GET, 64 connections",
   connections: 64,
-  requests: () => {
-    const random = Random.make(1)
-    return () => Requests.get(Requests.entryPath(random(smallStore)))
-  }
+  requests: reading(smallStore)
+}
+
+export const getHot: Workload = {
+  name: "get-hot",
+  title: "GET of the same 100 entries, 64 connections",
+  connections: 64,
+  requests: reading(100)
 }
 
 export const put: Workload = {
@@ -88,4 +97,4 @@ export const list: Workload = {
 }
 
 /** All workloads. */
-export const all: ReadonlyArray<Workload> = [get, put, batch, changes, changesAnywhere, list]
+export const all: ReadonlyArray<Workload> = [get, getHot, put, batch, changes, changesAnywhere, list]

@@ -1,5 +1,5 @@
 import type { Case } from "../Case.ts"
-import { get, put } from "./Entries.ts"
+import { get, getHot, put } from "./Entries.ts"
 import { fanOut } from "./FanOut.ts"
 import { idleFollowers } from "./IdleFollowers.ts"
 import { growth, memory, startUp } from "./LargeStore.ts"
@@ -9,6 +9,7 @@ import { batch, changes, changesAnywhere, list } from "./Many.ts"
 /** All cases, in the order in which they run. */
 export const all: ReadonlyArray<Case> = [
   get,
+  getHot,
   put,
   batch,
   changes,

@@ -51,6 +51,12 @@ export const get: Case = {
   run: measured(Workloads.get, [causeway, raw, fastify, webdis, etcd], requestsOf(Workloads.get, "get", 1))
 }
 
+export const getHot: Case = {
+  name: "get-hot",
+  about: "GET of one of 100 entries",
+  run: measured(Workloads.getHot, [causeway, raw], () => Workloads.getHot.requests())
+}
+
 export const put: Case = {
   name: "put",
   about: "PUT of one entry, on disk before it is answered",

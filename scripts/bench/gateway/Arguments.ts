@@ -10,6 +10,8 @@ export interface Arguments {
   readonly seconds: number
   readonly warmUpSeconds: number
   readonly service: string | undefined
+  /** An earlier build, which the smaller load is compared with. */
+  readonly before: string | undefined
   readonly profiles: string | undefined
   /** Whether the findings are written into the page. */
   readonly writes: boolean
@@ -32,6 +34,7 @@ export const help = (): string =>
     `  --duration s        seconds of each measurement; default ${usual.duration}`,
     `  --warm-up s         seconds of load before it; default ${usual["warm-up"]}`,
     "  --service file      the compiled service; default dist/main.js, which is built first",
+    "  --before file       an earlier compiled service, with which the smaller load is compared",
     "  --profile directory writes CPU profiles of the service into this directory",
     "  --print             prints and does not write docs/reference/performance-gateway.md; --quick implies it",
     "  --help              prints this text"
@@ -54,6 +57,7 @@ export const read = (args: ReadonlyArray<string>): Effect.Effect<Arguments | "he
         duration: text,
         "warm-up": text,
         service: text,
+        before: text,
         profile: text
       }
     })
@@ -68,6 +72,7 @@ export const read = (args: ReadonlyArray<string>): Effect.Effect<Arguments | "he
       seconds: yield* number("duration", values.duration, defaults.duration, count(3600)),
       warmUpSeconds: yield* number("warm-up", values["warm-up"], defaults["warm-up"], count(600)),
       service: values.service,
+      before: values.before,
       profiles: values.profile,
       writes: !values.quick && !values.print && values.profile === undefined
     }

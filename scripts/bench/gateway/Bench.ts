@@ -15,7 +15,7 @@ import * as Streaming from "./Streaming.ts"
 
 const measure = (given: Arguments.Arguments) =>
   Effect.gen(function* () {
-    const { clients, profiles, rate, seconds, turns, warmUpSeconds } = given
+    const { before, clients, profiles, rate, seconds, turns, warmUpSeconds } = given
     const service = yield* Setup.service(given.service)
     const directory = yield* Setup.directory(undefined)
     const conditions = yield* Effect.sync(() => Machine.describe(directory))
@@ -38,12 +38,16 @@ const measure = (given: Arguments.Arguments) =>
       [turns, "one", "event stream"],
       [turns, "both", "WebSocket"]
     ]
+    const streamed = ([turns, processors, transport, agents = "platform"]: Case) =>
+      Streaming.run({ ...load, turns, processors, transport, agents })
     const found = yield* Effect.all({
       reopened: Reopen.run,
       idle: Idle.run(clients),
-      streamed: Effect.forEach(loads, ([turns, processors, transport, agents = "platform"]) =>
-        Streaming.run({ ...load, turns, processors, transport, agents })
-      )
+      before:
+        before === undefined
+          ? Effect.succeedNone
+          : Effect.asSome(Effect.provideService(streamed(loads[0]!), Plan, { ...plan, service: before })),
+      streamed: Effect.forEach(loads, streamed)
     }).pipe(Effect.provide(Layer.succeed(Plan, plan)))
     const date = yield* Setup.today
     const findings = { ...found, conditions }
