@@ -8,7 +8,6 @@ import * as StoreCommit from "./Commit/StoreCommit.ts"
 import { Database } from "./Postgres/Connections.ts"
 import * as DatabaseClock from "./Postgres/Database/DatabaseClock.ts"
 import * as GroupCall from "./Postgres/Database/GroupCall.ts"
-import * as Pipeline from "./Postgres/Database/Pipeline.ts"
 import * as Pool from "./Postgres/Database/Pool.ts"
 import * as Snapshots from "./Postgres/Database/Snapshots.ts"
 import * as TableMetrics from "./Postgres/Database/TableMetrics.ts"
@@ -133,9 +132,6 @@ export const make = (
     const { atNow, refusal } = clock
     yield* DatabaseClock.bySystemClock(Opening.whenAvailable(directUrl, clock))
     const { lists, reads, writes } = yield* makePools(options, limits, isPooled, refusal)
-    const pipeline = isPooled
-      ? undefined
-      : yield* Pipeline.make({ url: options.url, statementTimeout: Pool.readStatementTimeout, refusal })
     const end = new LogEnd.LogEnd()
     const sessions = new SessionNotifications()
     const tags = yield* MetricTags.current
@@ -175,7 +171,7 @@ export const make = (
         }),
       maxBatchWaitMillis
     })
-    const store = EntryStore.make({ reads, pipeline, lists, maxLists: limits.wholeLists, group, clock })
+    const store = EntryStore.make({ reads, lists, maxLists: limits.wholeLists, group, clock })
     const onLastSeq = (lastSeq: number): void => {
       end.advance(lastSeq)
       notifications.committed(lastSeq)

@@ -6,10 +6,9 @@ import type * as StoreCommit from "../../Commit/StoreCommit.ts"
 import type { EntryQuery } from "../../KeyOrder.ts"
 import { bySystemClock, type DatabaseClock } from "../Database/DatabaseClock.ts"
 import { answeredWithin } from "../Database/DatabaseError.ts"
-import type { Pipeline } from "../Database/Pipeline.ts"
 import * as Pool from "../Database/Pool.ts"
 import * as Snapshots from "../Database/Snapshots.ts"
-import { orElseWhenLost, type Query } from "../Database/Statement.ts"
+import { EntryReads } from "./EntryReads.ts"
 import * as ListQueries from "./ListQueries.ts"
 import * as Queries from "./Queries.ts"
 import type { WriteError } from "./Writer.ts"
@@ -17,10 +16,6 @@ import type { WriteError } from "./Writer.ts"
 /** The connections and the group commit of the store. */
 export interface Options {
   readonly reads: Pool.Pool
-  /**
-   * For short reads; undefined behind a pooler, which may send the statements of a connection to different sessions.
-   */
-  readonly pipeline: Pipeline | undefined
   readonly lists: Pool.Pool
   /** The maximum number of whole lists at a time. */
   readonly maxLists: number
@@ -108,16 +103,14 @@ const makeLists = (
 }
 
 /** The port `Store` over PostgreSQL. */
-export const make = ({ clock, group, lists, maxLists, pipeline, reads }: Options) => {
-  const runShort = <A>(query: Query<A>): Effect.Effect<A, StoreUnavailable> =>
-    pipeline === undefined ? reads.read(query) : orElseWhenLost(pipeline.run(query), () => reads.read(query))
-
+export const make = ({ clock, group, lists, maxLists, reads }: Options) => {
+  const entries = new EntryReads(reads, clock.now)
   return Store.of({
+    // No name has this character, which a statement cannot have.
     get: (namespace, key) =>
-      Direct.map(
-        Direct.suspend(() => runShort(Queries.get(namespace, key, clock.now()))),
-        Option.fromNullable
-      ),
+      `${namespace}${key}`.includes("\u0000")
+        ? Effect.succeedNone
+        : Direct.map(entries.get(namespace, key), Option.fromNullable),
     getMany: (addresses, maxBytes, keysOnly = false) =>
       Direct.flatMap(
         Direct.suspend(() => reads.read(Queries.getMany(addresses, maxBytes, keysOnly, clock.now()))),

@@ -17,13 +17,38 @@ import {
   textsOf
 } from "../Schema/SqlParts.ts"
 
-/** The entry, unless it is absent or has expired at `now`, in epoch milliseconds. */
-export const get = (namespace: string, key: string, now: number): Query<Entry.StoredEntry | undefined> => ({
-  text: `SELECT version, updated_by, updated_at, expires_at, value FROM causeway.entries
-    WHERE namespace = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)`,
-  values: [namespace, key, now],
-  decode: ([row]) => (row === undefined ? undefined : Entry.toEntry(namespace, key, row as Entry.EntryRow))
-})
+const entryColumns = "version, updated_by, updated_at, expires_at, value"
+
+const getText = `SELECT 1, ${entryColumns} FROM causeway.entries
+  WHERE namespace = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)`
+
+const getAllText = `SELECT n.position, ${entryColumns}
+  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(asked_namespace, asked_key, position)
+  JOIN causeway.entries ON namespace = asked_namespace AND key = asked_key
+  WHERE expires_at IS NULL OR expires_at > $3`
+
+/** The entries of some addresses, without those that are absent or have expired at `now`, in epoch milliseconds. */
+export const getAll = (
+  addresses: ReadonlyArray<Address>,
+  now: number
+): Query<ReadonlyArray<Entry.StoredEntry | undefined>> => {
+  const namespaces = addresses.map(({ namespace }) => namespace)
+  const keys = addresses.map(({ key }) => key)
+  const isOne = addresses.length === 1
+  return {
+    text: isOne ? getText : getAllText,
+    values: isOne ? [namespaces[0]!, keys[0]!, now] : [textArray(namespaces), textArray(keys), now],
+    decode: rows => {
+      const entries: Array<Entry.StoredEntry | undefined> = addresses.map(() => undefined)
+      for (const [position, ...columns] of rows) {
+        const index = (position as number) - 1
+        const { key, namespace } = addresses[index]!
+        entries[index] = Entry.toEntry(namespace, key, columns as unknown as Entry.EntryRow)
+      }
+      return entries
+    }
+  }
+}
 
 /** The positions of addresses that have entries, and their texts. */
 const printedAt = (printed: string): string =>

@@ -8,7 +8,6 @@ import { Duration, Effect, Fiber, Option, Redacted } from "effect"
 import { inject } from "vitest"
 import * as Pages from "../../../../src/Kv/ChangeFeed/Pages.ts"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
-import * as Pipeline from "../../../../src/Storage/Postgres/Database/Pipeline.ts"
 import * as Pool from "../../../../src/Storage/Postgres/Database/Pool.ts"
 import { newDatabase, optionsOf, sql, withClient } from "../../../postgres/Databases.ts"
 import { live, onPostgres, together } from "../../../postgres/Live.ts"
@@ -140,26 +139,6 @@ const withFile = Effect.gen(function* () {
 })
 
 onPostgres("Postgres, files of certificates", () => {
-  live("statements on a shared connection fail until the file exists, however many there were", function* () {
-    const { url, write } = yield* withFile
-    const pipeline = yield* Pipeline.make({ url: Redacted.make(url), statementTimeout: 1900 })
-    const read = pipeline.run(one)
-    const reasons = new Set<string>()
-    // More statements in all than two connections may have unanswered.
-    for (let round = 0; round < 3; round++) {
-      const failures = yield* Effect.all(
-        Array.from({ length: 4000 }, () => Effect.flip(read)),
-        {
-          concurrency: "unbounded"
-        }
-      )
-      for (const { reason } of failures) reasons.add(reason)
-    }
-    expect([...reasons]).toEqual([expect.stringMatching(missing)])
-    yield* write
-    expect(yield* read).toBe(1)
-  })
-
   live("statements that wait for a connection of a pool fail, and the process continues", function* () {
     const { admin, remove, url, write } = yield* withFile
     yield* write
