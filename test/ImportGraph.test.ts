@@ -246,7 +246,7 @@ describe("imports within src", () => {
 
   /** What the layer needs to know of the gateway: its ports, and the documentation of its contracts. */
   const ports = new Set([
-    "Gateway/Access.ts",
+    "Gateway/Clients/Access.ts",
     "Gateway/AiSdk/Description.ts",
     "Gateway/AiSdk/Endpoints.ts",
     "Gateway/AgUi/Description.ts",

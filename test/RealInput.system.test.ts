@@ -26,80 +26,77 @@ const everything = (service: Service.Running) =>
   })
 
 layer(Environment.layer, { excludeTestServices: true })("the service, with all of mime-db in it", it => {
-  it.scoped(
-    "returns every entry and change as it was written, also after kill -9, and continues",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
+  it.scoped("returns every entry and change as it was written, also after kill -9, and continues", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
 
-        const before = yield* Effect.scoped(
-          Effect.gen(function* () {
-            const service = yield* Service.start({ directory })
-            let progress = 0
-            const summary = yield* Load.load({
-              entries: types,
-              url: service.url,
-              key: Redacted.make(Service.key),
-              namespace,
-              actor: "load",
-              concurrency: 4,
-              bounds: { operations: 100 },
-              onProgress: by =>
-                Effect.sync(() => {
-                  progress += by
-                })
-            })
-            assert.strictEqual(summary.entries, types.length)
-            assert.strictEqual(summary.batches, Math.ceil(types.length / 100))
-            assert.strictEqual(progress, types.length)
-            const all = yield* everything(service)
-            yield* service.end("SIGKILL")
-            return all
+      const before = yield* Effect.scoped(
+        Effect.gen(function* () {
+          const service = yield* Service.start({ directory })
+          let progress = 0
+          const summary = yield* Load.load({
+            entries: types,
+            url: service.url,
+            key: Redacted.make(Service.key),
+            namespace,
+            actor: "load",
+            concurrency: 4,
+            bounds: { operations: 100 },
+            onProgress: by =>
+              Effect.sync(() => {
+                progress += by
+              })
           })
-        )
-        const expected = types.map(({ key, value }) => ({ namespace, key, value, version: 1, updatedBy: "load" }))
-        assert.deepStrictEqual(
-          before.list.map(({ updatedAt, expiresAt, ...entry }) => entry),
-          expected
-        )
-        assert.deepStrictEqual(before.single, before.list)
-        assert.deepStrictEqual(
-          before.polled.map(({ seq }) => seq),
-          types.map((_, index) => index + 1)
-        )
-        assert.deepStrictEqual(before.events, before.polled)
-        assert.isTrue(before.polled.every(({ tenantId }) => tenantId === "iana"))
-        const byKey = new Map(before.polled.map(change => [change.key, change]))
-        assert.deepStrictEqual(
-          types.map(({ key }) => ({ key, value: byKey.get(key)?.value })),
-          types
-        )
+          assert.strictEqual(summary.entries, types.length)
+          assert.strictEqual(summary.batches, Math.ceil(types.length / 100))
+          assert.strictEqual(progress, types.length)
+          const all = yield* everything(service)
+          yield* service.end("SIGKILL")
+          return all
+        })
+      )
+      const expected = types.map(({ key, value }) => ({ namespace, key, value, version: 1, updatedBy: "load" }))
+      assert.deepStrictEqual(
+        before.list.map(({ updatedAt, expiresAt, ...entry }) => entry),
+        expected
+      )
+      assert.deepStrictEqual(before.single, before.list)
+      assert.deepStrictEqual(
+        before.polled.map(({ seq }) => seq),
+        types.map((_, index) => index + 1)
+      )
+      assert.deepStrictEqual(before.events, before.polled)
+      assert.isTrue(before.polled.every(({ tenantId }) => tenantId === "iana"))
+      const byKey = new Map(before.polled.map(change => [change.key, change]))
+      assert.deepStrictEqual(
+        types.map(({ key }) => ({ key, value: byKey.get(key)?.value })),
+        types
+      )
 
-        const service = yield* Service.start({ directory })
-        assert.deepStrictEqual(yield* everything(service), before)
+      const service = yield* Service.start({ directory })
+      assert.deepStrictEqual(yield* everything(service), before)
 
-        const client = yield* Client.make(service.url)
-        const end = types.length
-        const key = "application/json"
-        const set = (value: string) => Client.once(options => client.set(namespace, key, value, options))
-        assert.strictEqual((yield* set("next")).version, 2)
-        assert.isTrue(yield* Client.once(options => client.delete(namespace, key, { actor: "x", ...options })))
-        assert.strictEqual((yield* set("again")).version, 4)
-        const resumed = yield* client.follow({ after: end }).pipe(
-          Stream.filterMap(event => (event.type === "change" ? Option.some(event.change) : Option.none())),
-          Stream.take(3),
-          Stream.runCollect
-        )
-        assert.deepStrictEqual(
-          [...resumed].map(({ seq, op, version }) => ({ seq, op, version })),
-          [
-            { seq: end + 1, op: "set", version: 2 },
-            { seq: end + 2, op: "delete", version: 3 },
-            { seq: end + 3, op: "set", version: 4 }
-          ]
-        )
-        assert.deepStrictEqual(yield* client.poll(end), [...resumed])
-      }),
-    120_000
+      const client = yield* Client.make(service.url)
+      const end = types.length
+      const key = "application/json"
+      const set = (value: string) => Client.once(options => client.set(namespace, key, value, options))
+      assert.strictEqual((yield* set("next")).version, 2)
+      assert.isTrue(yield* Client.once(options => client.delete(namespace, key, { actor: "x", ...options })))
+      assert.strictEqual((yield* set("again")).version, 4)
+      const resumed = yield* client.follow({ after: end }).pipe(
+        Stream.filterMap(event => (event.type === "change" ? Option.some(event.change) : Option.none())),
+        Stream.take(3),
+        Stream.runCollect
+      )
+      assert.deepStrictEqual(
+        [...resumed].map(({ seq, op, version }) => ({ seq, op, version })),
+        [
+          { seq: end + 1, op: "set", version: 2 },
+          { seq: end + 2, op: "delete", version: 3 },
+          { seq: end + 3, op: "set", version: 4 }
+        ]
+      )
+      assert.deepStrictEqual(yield* client.poll(end), [...resumed])
+    })
   )
 })

@@ -92,7 +92,7 @@ const directUrl: Config.Config<Option.Option<Redacted.Redacted>> = Setting.decla
 
 const connections = Setting.integer("STORE_CONNECTIONS", {
   description:
-    "Maximum number of connections of a node to PostgreSQL for reads; it has up to 8 more, and one for each whole list",
+    "Maximum number of connections of a node to PostgreSQL for reads; it has up to 7 more, and one for each whole list",
   default: 10,
   min: 1,
   max: 1000

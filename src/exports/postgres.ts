@@ -21,7 +21,7 @@ export interface PostgresOptions {
   /** The address of the database itself, if `url` is that of a pooler. */
   readonly directUrl?: Redacted.Redacted | undefined
   /**
-   * Maximum number of connections for reads; 10 by default. The store uses up to 8 more, and one for each whole list.
+   * Maximum number of connections for reads; 10 by default. The store uses up to 7 more, and one for each whole list.
    */
   readonly connections?: number
   /** How much of each session's history is kept. */

@@ -6,8 +6,8 @@ import { Forbidden, ServiceUnavailable, Unauthorized } from "../../Http/ApiError
 import type { Incoming } from "../../Http/Endpoints.ts"
 import { bearersOf, subprotocol } from "../../Http/HeaderFields.ts"
 import type { Credentials, Refusal } from "../../Http/Identity.ts"
-import { Access } from "../Access.ts"
 import { Authentication, type Identity } from "../Authentication.ts"
+import { Access } from "./Access.ts"
 
 /** How long the authentication of a client may take. */
 const timeout = Duration.seconds(10)

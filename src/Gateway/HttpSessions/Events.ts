@@ -58,9 +58,6 @@ const gone = () => new Gone({ error: "Events after this offset are no longer kep
 /** A stream ends after this time, in milliseconds. */
 const streamDuration = 60_000
 
-/** Where events begin in a page or a stream. */
-type Place = Pick<Beginning, "after" | "maySkip">
-
 /** The `data` and `control` events of a stream. The client continues at the last offset. */
 const encodingOf = (subscription: Subscription, last: string | undefined, time: EventStreams.Time): Encoding => {
   const cursor = new DurableStream.Cursor(time.wallClock(), last, time.random)
@@ -79,7 +76,7 @@ const encodingOf = (subscription: Subscription, last: string | undefined, time: 
 const beginningOf = (
   start: DurableStream.Start,
   { epoch, headSeq, trimmedSeq }: Subscription
-): Either.Either<Place, ApiError> => {
+): Either.Either<Pick<Beginning, "after" | "maySkip">, ApiError> => {
   if (start === "first") return Either.right({ after: trimmedSeq, maySkip: true })
   if (start === "now") return Either.right({ after: headSeq, maySkip: true })
   if (start.epoch !== epoch) {

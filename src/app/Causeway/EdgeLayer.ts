@@ -3,7 +3,7 @@
  * of the platform's server, which takes 25 MiB.
  */
 import { Effect, Layer } from "effect"
-import * as Access from "../../Gateway/Access.ts"
+import * as Access from "../../Gateway/Clients/Access.ts"
 import * as Auth from "../../Http/Auth/Auth.ts"
 import * as Edge from "../../Http/Edge/Edge.ts"
 import { pathOf } from "../../Http/Router.ts"

@@ -1,11 +1,11 @@
 /** The conversations of sessions for agents that keep none: the projection, as it is stored. */
 import { Effect, Layer } from "effect"
-import { turnOf } from "../base/Time/PacedWork.ts"
-import type { Conversation } from "../Client/Conversation/Conversation.ts"
-import { HistoryUnavailable, SessionHistory } from "../Upstream/AgUiAgent/SessionHistory.ts"
-import * as Conversations from "./Conversations.ts"
-import { SessionEvents } from "./SessionEvents.ts"
-import { keyOf } from "./Sessions/Session/SessionRecords.ts"
+import { turnOf } from "../../base/Time/PacedWork.ts"
+import type { Conversation } from "../../Client/Conversation/Conversation.ts"
+import { HistoryUnavailable, SessionHistory } from "../../Upstream/AgUiAgent/SessionHistory.ts"
+import * as Conversations from "../Conversations.ts"
+import { SessionEvents } from "../SessionEvents.ts"
+import { keyOf } from "../Sessions/Session/SessionRecords.ts"
 
 const make = Effect.gen(function* () {
   const conversations = yield* Conversations.Conversations

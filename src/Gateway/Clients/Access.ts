@@ -2,11 +2,11 @@
  * Access to the gateway over HTTP: the guard of `GatewayAccess`, and the port that it calls.
  */
 import { Context, Effect } from "effect"
-import type { Guard, Incoming } from "../Http/Endpoints.ts"
-import type { IdentityShape, Refusal } from "../Http/Identity.ts"
-import { GatewayAccess } from "./Api.ts"
+import type { Guard, Incoming } from "../../Http/Endpoints.ts"
+import type { IdentityShape, Refusal } from "../../Http/Identity.ts"
+import { GatewayAccess } from "../Api.ts"
 
-/** Identifies the clients of the gateway. `Clients/Credentials.ts` implements it. */
+/** Identifies the clients of the gateway. `Credentials.ts` implements it. */
 export class Access extends Context.Tag("causeway/GatewayClientAccess")<
   Access,
   {
