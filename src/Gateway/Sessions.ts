@@ -4,6 +4,7 @@
 import { Context, type Effect, type Redacted, Schema, type Scope } from "effect"
 import { ownKey } from "../Client/Conversation/Conversation.ts"
 import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
+import type { SetOperation } from "../Kv/Write.ts"
 import type { AgentPlatformConnectionError, FileCallError } from "../Upstream/AgentPlatform.ts"
 import type { FileContent, FileEntry, FileIteration } from "../Upstream/Workspace.ts"
 import type { AnswerOf } from "./Protocol/Answer.ts"
@@ -196,9 +197,15 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
   {
     /**
      * Creates a session, with an id of the caller's if one is given: the time of its creation in 12 hexadecimal digits,
-     * which may differ from that of this node by a minute, and 24 random digits.
+     * which may differ from that of this node by a minute, and 24 random digits. `also` is an entry that is written with
+     * the session: both, or neither.
      */
-    readonly create: (caller: Caller, request: CreateSession, id?: string) => Effect.Effect<Session, CreationError>
+    readonly create: (
+      caller: Caller,
+      request: CreateSession,
+      id?: string,
+      also?: (sessionId: string) => SetOperation
+    ) => Effect.Effect<Session, CreationError>
     /** A page of sessions. It may have fewer than `limit` although others follow. */
     readonly list: (
       caller: Caller,
