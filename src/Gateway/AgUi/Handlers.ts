@@ -5,9 +5,10 @@ import { NotFound } from "../../Http/ApiError.ts"
 import * as Reply from "../../Http/Reply.ts"
 import { runReceipt } from "../Sessions.ts"
 import { asCaller } from "../Streams/Caller.ts"
+import type { Target } from "../Streams/Plan.ts"
 import * as Turns from "../Streams/Turns.ts"
 import { AgUi } from "./Endpoints.ts"
-import { isEmpty, planOf } from "./Plan.ts"
+import { planOf } from "./Plan.ts"
 import { encodingOf } from "./RunStream.ts"
 
 const headers = { "cache-control": "no-store", "x-accel-buffering": "no", [continuingHeader]: "true" }
@@ -22,8 +23,8 @@ const make = Effect.gen(function* () {
   return AgUi.of({
     run: ({ incoming, path: { agentType }, payload: input }) =>
       asCaller(incoming, caller => {
-        const { messages, runId, state, threadId } = input
-        const submitted = turns.submit(caller, { id: threadId, agentType }, (conversation, sessionId) =>
+        const { runId, threadId } = input
+        const planning: Turns.Planning<Target> = (conversation, sessionId) =>
           sessionId === undefined
             ? Effect.succeed(planOf(input, { conversation, answered: new Set(), run: undefined }))
             : Effect.map(
@@ -33,26 +34,11 @@ const make = Effect.gen(function* () {
                 }),
                 known => planOf(input, { conversation, ...known })
               )
-        )
-        return turns.stream(
-          incoming,
-          submitted,
-          headers,
-          ({ isJoined, sessionId, target }, conversation, subscription) =>
-            Effect.map(histories.answered(caller, sessionId, conversation), answered =>
-              encodingOf(
-                {
-                  threadId,
-                  runId,
-                  turnId: target.turnId,
-                  messages,
-                  answered,
-                  hasState: isJoined !== true || !isEmpty(state)
-                },
-                conversation,
-                histories.use(subscription, Effect.succeed)
-              )
-            )
+        const submitted = turns.submit(caller, { id: threadId, agentType }, planning)
+        return turns.stream(incoming, submitted, headers, (conversation, followed, subscription) =>
+          Effect.map(histories.answered(caller, followed.sessionId, conversation), answered =>
+            encodingOf(input, followed, answered, conversation, histories.use(subscription, Effect.succeed))
+          )
         )
       }),
     stop: ({ incoming, path: { agentType, runId, threadId } }) =>

@@ -1,24 +1,17 @@
 /** The event stream of a run: what the client lacks, then the events of the session as those of AG-UI, then how it ended. */
-import { Effect, Either } from "effect"
-import { type AgUiEvent, type ClientMessage, encode } from "../../AgUi/Protocol.ts"
+import { Effect } from "effect"
+import { type AgUiEvent, encode } from "../../AgUi/Protocol.ts"
 import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import type { SessionEvent } from "../../Client/SessionModel.ts"
 import { closeCodes } from "../Protocol/Codes.ts"
 import type { Frame } from "../Sessions.ts"
 import type { Encoding, Reason } from "../Streams/EventStream.ts"
+import type { Target } from "../Streams/Plan.ts"
+import type { Followed } from "../Streams/Turns.ts"
+import type { RunAgentInput } from "./Input.ts"
+import { isEmpty } from "./Plan.ts"
 import * as Runs from "./Runs.ts"
 import type { Translation } from "./Translation.ts"
-
-/** What a stream needs to know of its run. */
-export interface Request extends Runs.Run {
-  readonly turnId: string
-  /** The messages that the client has. */
-  readonly messages: ReadonlyArray<ClientMessage>
-  /** The requests that were answered although their resolution has not arrived, by `seq`. */
-  readonly answered: ReadonlySet<number>
-  /** Whether the client has the state of the agent. */
-  readonly hasState: boolean
-}
 
 /** Why a stream has ended before its run, as the code of `RUN_ERROR`. */
 const endings: Readonly<Record<Reason, readonly [code: string, message: string]>> = {
@@ -34,7 +27,7 @@ const endings: Readonly<Record<Reason, readonly [code: string, message: string]>
 }
 
 /** The end of a stream before the end of its run, which can be joined again unless its thread is gone. */
-export const ended = (reason: Reason): AgUiEvent => {
+const ended = (reason: Reason): AgUiEvent => {
   const [code, text] = endings[reason]
   const again = reason !== "deleted"
   const message = again ? `${text}; run again with the same runId` : text
@@ -51,39 +44,40 @@ const lastEvents = (
   translation: Translation,
   end: AgUiEvent,
   reread: Effect.Effect<Conversation, unknown>
-): Effect.Effect<Uint8Array> => {
+): Effect.Effect<ReadonlyArray<AgUiEvent>> => {
   const closing = translation.end()
-  if (!translation.needsSnapshot) return Effect.succeed(bytesOf([...closing, end]))
-  return Effect.map(Effect.either(reread), conversation =>
-    Either.isRight(conversation)
-      ? bytesOf([...closing, ...Runs.correction(conversation.right), end])
-      : bytesOf([...closing, ended("unreadable")])
-  )
+  if (!translation.needsSnapshot) return Effect.succeed([...closing, end])
+  return Effect.match(reread, {
+    onFailure: () => [...closing, ended("unreadable")],
+    onSuccess: conversation => [...closing, ...Runs.correction(conversation), end]
+  })
 }
 
-/** How a run is written, from a state of the conversation on. */
+/**
+ * How a run is written, from a state of the conversation on. `answered` are the requests that were answered although their
+ * resolution has not arrived, by `seq`.
+ */
 export const encodingOf = (
-  request: Request,
+  input: RunAgentInput,
+  { isJoined, target: { turnId } }: Followed<Target>,
+  answered: ReadonlySet<number>,
   conversation: Conversation,
   reread: Effect.Effect<Conversation, unknown>
 ) => {
-  const end = (of: Conversation) => Runs.endOf(request, of, translation.names, request.turnId, request.answered)
-  const { events, translation } = Runs.join(request, conversation, request.messages, request.hasState)
+  // A client without a state that joins does not have that of the agent.
+  const hasState = isJoined !== true || !isEmpty(input.state)
+  const { events, translation } = Runs.join(input, conversation, input.messages, hasState)
+  const end = (of: Conversation) => Runs.endOf(input, of, translation.names, turnId, answered)
   const over = end(conversation)
   const encoding: Encoding = {
     start: bytesOf(over === undefined ? events : [...events, ...translation.end(), over]),
     isOver: over !== undefined,
     events: (frames: ReadonlyArray<Frame>) => {
-      const texts: Array<string> = []
-      for (const { data } of frames) {
-        for (const event of translation.add(JSON.parse(data.toString("utf8")) as SessionEvent))
-          texts.push(encode(event))
-      }
+      const added = frames.flatMap(({ data }) => translation.add(JSON.parse(data.toString("utf8")) as SessionEvent))
       const last = end(translation.conversation)
-      const bytes = Buffer.from(texts.join(""))
       return last === undefined
-        ? bytes
-        : Effect.map(lastEvents(translation, last, reread), rest => Buffer.concat([bytes, rest]))
+        ? bytesOf(added)
+        : Effect.map(lastEvents(translation, last, reread), rest => bytesOf([...added, ...rest]))
     },
     end: reason => bytesOf(over === undefined ? [...translation.end(), ended(reason)] : [])
   }

@@ -11,7 +11,7 @@ import {
 } from "../../AgUi/Protocol.ts"
 import type { Conversation, Part, RequestPart, ToolPart, Usage } from "../../Client/Conversation/Conversation.ts"
 import { callOf, waitingIn } from "../Streams/Inquiries.ts"
-import { isUnsent } from "../Streams/Plan.ts"
+import { isUnsent, messageOfTurn } from "../Streams/Plan.ts"
 import { Translation } from "./Translation.ts"
 
 /** The names that the client gave to a thread and a run. */
@@ -94,15 +94,16 @@ export const endOf = (
   turnId: string,
   answered: ReadonlySet<number> = new Set()
 ): AgUiEvent | undefined => {
-  const message = Messages.messageOfTurn(conversation, turnId)
+  const message = messageOfTurn(conversation, turnId)
   if (message === undefined) return undefined
   const { error, parts, reason, status } = message
   const finished = { type: "RUN_FINISHED", threadId: run.threadId, runId: run.runId } as const
   const usage = usageOf(message.usage)
   switch (status) {
     case "completed": {
-      const calls = parts.flatMap(part => (part.type === "tool" ? [[names.call(part), part] as const] : []))
-      const pending = calls.flatMap(([id, part]) => (Messages.resultOf(part) === undefined ? [id] : []))
+      const pending = parts.flatMap(part =>
+        part.type === "tool" && Messages.resultOf(part) === undefined ? [names.call(part)] : []
+      )
       const outcome = { type: "success" as const, ...(pending.length === 0 ? {} : { pendingToolCallIds: pending }) }
       return { ...finished, outcome, ...usage }
     }
@@ -117,7 +118,6 @@ export const endOf = (
         metadata: { "causeway.retryable": isUnsent(message) }
       }
     default: {
-      if (conversation.waiting.length === 0) return undefined
       const waiting = waitingIn(conversation, turnId).filter(({ seq }) => !answered.has(seq))
       if (waiting.length === 0) return undefined
       const interrupts = waiting.map(request => interruptOf(request, parts, names))

@@ -1,11 +1,11 @@
 /** A request on the WebSocket of chats: where the stream of its message is written, as numbered chunks. */
 import { Deferred, FiberId, type Option } from "effect"
-import type { ApiError } from "../../Http/ApiError.ts"
 import type { Outlet } from "../../Http/Reply.ts"
 import { type Connection, textFrames } from "../../Http/WebSocket.ts"
 import type { ClientsShape } from "../Clients.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import { closeCodes } from "../Protocol/Codes.ts"
+import type { Failed } from "../Streams/Errors.ts"
 import type { EventStream } from "../Streams/EventStream.ts"
 import type { Followed } from "./Chats.ts"
 import type { Form } from "./EventStream.ts"
@@ -29,7 +29,7 @@ export const frameOf = (
 /** One request of a connection. */
 export class ChatRequest implements Outlet {
   /** The turn that it follows; none if nothing runs. */
-  readonly followed = Deferred.unsafeMake<Option.Option<Followed>, ApiError>(FiberId.none)
+  readonly followed = Deferred.unsafeMake<Option.Option<Followed>, Failed>(FiberId.none)
   /** The connection itself limits how long a client may not read: a number that always changes. */
   readonly sent = Number.NaN
   /** How its stream is written. */

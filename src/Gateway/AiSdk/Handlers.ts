@@ -8,20 +8,17 @@ import { asCaller } from "../Streams/Caller.ts"
 import type * as Turns from "../Streams/Turns.ts"
 import * as Chats from "./Chats.ts"
 import { AiSdk } from "./Endpoints.ts"
-import { encodingOf, headers, serverSentEvents } from "./EventStream.ts"
+import { headers, serverSentEvents } from "./EventStream.ts"
 import * as Socket from "./Socket.ts"
 
 const make = (settings: Settings) =>
   Effect.gen(function* () {
     const chats = yield* Chats.make
     const connect = yield* Socket.make(settings, chats)
+    const writing = chats.writing(serverSentEvents)
 
     const stream = (incoming: Incoming, found: Effect.Effect<Chats.Followed, Turns.Failed>) =>
-      chats.turns.stream(incoming, found, headers, ({ target }, conversation, subscription) =>
-        Effect.map(chats.beginning(subscription, target)(conversation), begun => {
-          return { ...begun, encoding: encodingOf(begun, serverSentEvents) }
-        })
-      )
+      chats.turns.stream(incoming, found, headers, writing)
 
     return AiSdk.of({
       send: ({ incoming, path: { agentType }, payload: { id, ...submission } }) =>

@@ -15,18 +15,20 @@ export type Decision = Required<Pick<RequestPart, "approved">> & Pick<RequestPar
 const isDelta = (event: SessionEvent): event is SessionEvent & { readonly text: string } =>
   event.type === "text_delta" || event.type === "thinking_delta" || event.type === "tool_call_delta"
 
+/** Whether a part may change without an event that names it: by the next part, or by the end of the turn. */
+const mayChange = ({ part, request }: Shown, { state }: UiPart): boolean =>
+  "inProgress" in part || isPending(request ?? part) || state === "streaming"
+
 /** The stream of one message. */
 export class MessageStream {
   private readonly message: AgentMessage
   private parts = new Parts()
   /** What the client has. */
   private readonly sent = new Map<Shown, UiPart>()
-  /** By the part of the conversation: a call also by the request for its approval. */
-  private readonly shown = new Map<Part, Shown>()
-  /** The parts that may change without an event that names them, by the next part or the end of the turn. */
-  private readonly open = new Set<Shown>()
   /** The parts that have changed since the last chunks, with what was added to a text if nothing else has changed. */
-  private readonly touched = new Map<Part, string | undefined>()
+  private readonly changed = new Map<Shown, string | undefined>()
+  /** Whether a part has started since then, also in the message of another turn. It completes an open one with its id. */
+  private hasStarted = false
   private segment: Segment
   /** The number of the conversation's parts that the client has, and the first of them. */
   private handled: number
@@ -48,7 +50,6 @@ export class MessageStream {
     this.message = fold.turns.get(turnId)!
     this.segment = segment ?? segmentsOf(this.message).at(-1)!
     this.handled = this.segment.from
-    this.first = this.message.parts[0]
   }
 
   /** Whether the last chunks end the stream: the turn has ended, or a person is asked. */
@@ -58,22 +59,30 @@ export class MessageStream {
 
   /** Adds an event of the session. */
   add(event: SessionEvent): void {
-    const { fold, touched } = this
+    const { changed, fold } = this
     fold.touched = undefined
     Fold.add(fold, event)
     const part = fold.touched as Part | undefined
     if (part === undefined) return
-    const earlier = touched.has(part) ? touched.get(part) : ""
-    touched.set(part, isDelta(event) && earlier !== undefined ? earlier + event.text : undefined)
+    const shown = this.parts.of(part)
+    if (shown === undefined) {
+      this.hasStarted = true
+      return
+    }
+    const earlier = changed.has(shown) ? changed.get(shown) : ""
+    changed.set(shown, isDelta(event) && earlier !== undefined ? earlier + event.text : undefined)
   }
 
   /** The first chunks: the start, and what a client lacks that has these parts of the message. */
   *begin(client: ReadonlyArray<UiPart> = []): Generator<Chunk> {
-    const { message, segment } = this
+    const { changed, message, segment } = this
     yield { type: "start", messageId: segment.id, messageMetadata: startOf(message, segment) }
-    const ours = [...this.take()]
-    for (const [index, shown] of ours.entries()) if (index < client.length) this.sent.set(shown, client[index]!)
-    yield* (client.length > ours.length ? undefined : this.updates(ours, false)) ?? this.again()
+    this.take()
+    const isLonger = client.length > changed.size
+    for (const [index, shown] of [...changed.keys()].entries()) {
+      if (index < client.length) this.sent.set(shown, client[index]!)
+    }
+    yield* (isLonger ? undefined : this.updates(false)) ?? this.again()
     yield* this.end()
   }
 
@@ -85,26 +94,21 @@ export class MessageStream {
 
   /** The chunks of all changes; undefined if there are none that the client could follow. */
   private changes(): ReadonlyArray<Chunk> | undefined {
-    const { message, open, shown, touched } = this
+    const { changed, message, sent } = this
     // A conversation that has become too long loses its oldest parts.
     if (this.handled > 0 && message.parts[0] !== this.first) return undefined
-    const changed = new Set<Shown>()
-    // A part that begins, also in the message of another turn, completes an open one with the same id.
-    let mayComplete = message.status !== "running"
-    for (const part of touched.keys()) {
-      const known = shown.get(part)
-      if (known === undefined) mayComplete = true
-      else changed.add(known)
+    if (this.hasStarted || message.status !== "running") {
+      for (const [shown, ui] of sent) if (mayChange(shown, ui) && !changed.has(shown)) changed.set(shown, undefined)
     }
-    if (mayComplete) for (const each of open) changed.add(each)
-    for (const each of this.take()) changed.add(each)
-    return this.updates(changed)
+    this.take()
+    return this.updates(true)
   }
 
-  /** The chunks of parts that may have changed; undefined if there are none that the client could follow. */
-  private updates(changed: Iterable<Shown>, isOpen = true): ReadonlyArray<Chunk> | undefined {
-    const chunks = Array.from(changed, each => this.update(each, isOpen))
-    this.touched.clear()
+  /** The chunks of what has changed; undefined if there are none that the client could follow. */
+  private updates(isOpen: boolean): ReadonlyArray<Chunk> | undefined {
+    const chunks = Array.from(this.changed, ([shown, added]) => this.update(shown, added, isOpen))
+    this.changed.clear()
+    this.hasStarted = false
     return chunks.includes(undefined) ? undefined : chunks.flatMap(made => made!)
   }
 
@@ -115,55 +119,38 @@ export class MessageStream {
     this.segment = { ...this.segment, from }
     this.handled = from
     this.parts = new Parts()
-    for (const known of [this.sent, this.shown, this.open, this.touched]) known.clear()
-    this.first = undefined
+    this.sent.clear()
+    this.changed.clear()
     yield { type: "reset-step" }
-    yield* this.updates(this.take())!
+    this.take()
+    yield* this.updates(true)!
   }
 
   /** Takes the parts that have started. */
-  private take(): ReadonlySet<Shown> {
+  private take(): void {
     const { parts } = this.message
-    const begun = new Set<Shown>()
-    for (const part of parts.slice(this.handled)) {
-      const shown = this.parts.add(part)
-      this.shown.set(part, shown)
-      begun.add(shown)
-    }
-    this.first ??= parts[0]
+    for (const part of parts.slice(this.handled)) this.changed.set(this.parts.add(part), undefined)
+    this.first = parts[0]
     this.handled = parts.length
-    return begun
   }
 
   private uiOf(shown: Shown): UiPart {
     const { decisions, message } = this
-    const decision = shown.request && decisions.get(shown.request.seq)
-    const decided =
-      decision === undefined
-        ? shown
-        : { ...shown, request: { ...shown.request!, ...decision, status: "answered" as const } }
-    return uiOf(decided, message.status, shown.part === message.parts.at(-1))
-  }
-
-  private update(shown: Shown, isOpen: boolean): ReadonlyArray<Chunk> | undefined {
-    const { part } = shown
-    const { sent, touched } = this
-    const after = this.uiOf(shown)
-    const added = touched.get(part)
-    const chunks = chunksOf({ key: shown.key, before: sent.get(shown), after, added, isOpen })
-    this.keep(shown, after)
-    return chunks !== undefined && part.type === "tool" && part.inProgress && part.progress && touched.has(part)
-      ? [...chunks, progressOf(shown, part.progress)]
-      : chunks
-  }
-
-  private keep(shown: Shown, ui: UiPart): void {
     const { part, request } = shown
-    this.sent.set(shown, ui)
-    const mayChange =
-      "inProgress" in part || isPending(part) || isPending(request) || ("state" in ui && ui.state === "streaming")
-    if (mayChange) this.open.add(shown)
-    else this.open.delete(shown)
+    const decision = request && decisions.get(request.seq)
+    const decided: Shown =
+      decision === undefined ? shown : { ...shown, request: { ...request!, ...decision, status: "answered" } }
+    return uiOf(decided, message.status, part === message.parts.at(-1))
+  }
+
+  private update(shown: Shown, added: string | undefined, isOpen: boolean): ReadonlyArray<Chunk> | undefined {
+    const { key, part, progress } = shown
+    const after = this.uiOf(shown)
+    const chunks = chunksOf({ key, before: this.sent.get(shown), after, added, isOpen })
+    this.sent.set(shown, after)
+    if (part.type !== "tool" || !part.inProgress || part.progress === progress) return chunks
+    shown.progress = part.progress
+    return chunks && [...chunks, progressOf(shown)]
   }
 
   private *end(): Generator<Chunk> {
@@ -180,16 +167,15 @@ export class MessageStream {
 
   /** Whether a person is asked and has not decided. */
   private get isAsked(): boolean {
-    for (const { part, request } of this.open) {
-      const asked = request ?? part
-      if (isPending(asked) && !this.decisions.has(asked.seq)) return true
-    }
-    return false
+    if (this.fold.conversation.waiting.length === 0) return false
+    return [...this.sent.keys()].some(
+      ({ part, request = part }) => isPending(request) && !this.decisions.has(request.seq)
+    )
   }
 }
 
 /** The progress of a tool, which is no part of the message. */
-const progressOf = ({ toolCallId }: Shown, progress: object): Chunk => ({
+const progressOf = ({ progress, toolCallId }: Shown): Chunk => ({
   type: "data-progress",
   id: toolCallId,
   data: { toolCallId, ...progress },

@@ -1,12 +1,13 @@
 /** What a client that sends messages wants: a new turn, an answer to the agent, or the stream of a turn. Pure. */
 import { Either, ParseResult, Schema } from "effect"
-import type { AgentMessage, Conversation, RequestPart } from "../../Client/Conversation/Conversation.ts"
+import type { Conversation, RequestPart } from "../../Client/Conversation/Conversation.ts"
 import { BadRequest } from "../../Http/ApiError.ts"
 import { describe } from "../../Http/Contract.ts"
-import { isPending, isRequest } from "../Streams/Inquiries.ts"
+import { isPending, requestsIn } from "../Streams/Inquiries.ts"
 import {
   conflict,
   invalid,
+  messageOfTurn,
   type Plan as PlanOf,
   type Refusal,
   type Reply,
@@ -76,13 +77,6 @@ const textOf = (message: ClientMessage, index: number): string | Refusal => {
   return text === "" ? invalid(`messages[${index}]: must have a text`) : text
 }
 
-const agentMessages = ({ messages }: Conversation): ReadonlyArray<AgentMessage> =>
-  messages.filter(message => message.role === "agent")
-
-/** The requests of a conversation, each with its message. */
-const requestsIn = (conversation: Conversation): ReadonlyArray<readonly [AgentMessage, RequestPart]> =>
-  agentMessages(conversation).flatMap(message => message.parts.filter(isRequest).map(part => [message, part] as const))
-
 /** The answered questions of a conversation, the newest first. */
 const answered = (conversation: Conversation) =>
   requestsIn(conversation)
@@ -116,11 +110,11 @@ const joinPlan = (
   turnId: string | undefined,
   { trigger }: Submission
 ): Plan => {
-  const turn = agentMessages(conversation).find(message => message.turnId !== undefined && message.turnId === turnId)
+  const turn = turnId === undefined ? undefined : messageOfTurn(conversation, turnId)
   if (turn === undefined) return conflict(`The answer to the message ${quoted(id)} is no longer kept`)
   return trigger === "regenerate-message" && turn.status !== "running"
     ? conflict(`The message ${quoted(id)} was answered, and a history is not rewritten: send it as a new message`)
-    : { is: "attach", target: { turnId: turn.turnId! } }
+    : { is: "attach", target: { turnId: turnId! } }
 }
 
 /** Sends a new message. It answers the question that waits, unless it follows another new one. */
@@ -140,7 +134,6 @@ const sendPlan = (conversation: Conversation, clientMessageId: string, text: str
 /** The next of the messages of a user that end the submission: the first one after those that the conversation has. */
 const userStep = (conversation: Conversation, submission: Submission, last: number, done: Done | undefined): Step => {
   const messages = submission.messages.slice(0, last + 1)
-  const refused = (index: number, plan: Plan): Step => ({ index, plan })
   const begin =
     Math.max(
       messages.findLastIndex(({ role }) => role !== "user"),
@@ -151,19 +144,19 @@ const userStep = (conversation: Conversation, submission: Submission, last: numb
   for (let index = begin; index <= last; index++) {
     const message = messages[index]!
     const text = textOf(message, index)
-    if (typeof text !== "string") return refused(index, text)
+    if (typeof text !== "string") return { index, plan: text }
     texts.push(text)
     const known = knownMessage(conversation, message.id)
     if (known === undefined) continue
     if (known.text !== text) {
       const reason = `The message ${quoted(message.id)} was sent with another text, and a history is not rewritten`
-      return refused(index, conflict(reason))
+      return { index, plan: conflict(reason) }
     }
     if (index === last) return { index, plan: joinPlan(conversation, message, known.turnId, submission) }
     next = index + 1
   }
   const count = last + 1 - next
-  if (count > maxNew) return refused(next, invalid(`messages: ${count} are new; the limit is ${maxNew}`))
+  if (count > maxNew) return { index: next, plan: invalid(`messages: ${count} are new; the limit is ${maxNew}`) }
   return { index: next, plan: sendPlan(conversation, messages[next]!.id, texts[next - begin]!, done) }
 }
 
@@ -177,7 +170,9 @@ const assistantPlan = (conversation: Conversation, { messages, trigger }: Submis
   const client = partsIn(last, index)
   if ("is" in client) return client
   if (trigger === "regenerate-message") return conflict("A history is not rewritten: send a new message")
-  const message = agentMessages(conversation).find(each => segmentsOf(each).some(({ id }) => id === last.id))
+  const message = conversation.messages
+    .filter(each => each.role === "agent")
+    .find(each => segmentsOf(each).some(({ id }) => id === last.id))
   const segment = message && segmentsOf(message).at(-1)!
   if (message?.turnId === undefined || segment === undefined) {
     return conflict(`The message ${quoted(last.id)} is not known`)

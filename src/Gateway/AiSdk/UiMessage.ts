@@ -5,37 +5,29 @@
  * message of the user, and what follows is another message.
  */
 import { Schema } from "effect"
-import type {
-  AgentMessage,
-  Conversation,
-  Failure,
-  Part,
-  RequestPart,
-  TextPart,
-  ToolPart,
-  Usage,
-  UserMessage
+import {
+  type AgentMessage,
+  type Conversation,
+  ownPrefix,
+  type Part,
+  type RequestPart,
+  type TextPart,
+  type ToolPart,
+  type UserMessage
 } from "../../Client/Conversation/Conversation.ts"
-import { ownPrefix } from "../../Client/Conversation/Conversation.ts"
 import { given } from "../../Client/Conversation/State.ts"
 import { optional } from "../Protocol/Fields.ts"
 import { callOf } from "../Streams/Inquiries.ts"
 import { isUnsent } from "../Streams/Plan.ts"
 
-/** What this service says about a message. */
-export interface Metadata {
+/** What this service says about a message: its turn and its author, and how the turn ended. */
+export interface Metadata
+  extends Pick<AgentMessage, "turnId" | "error" | "reason" | "usage">,
+    Pick<UserMessage, "sub"> {
   /** Epoch milliseconds. */
   readonly createdAt: number
-  readonly turnId?: string
-  /** The author of a user's message: the claim `sub` of the token. */
-  readonly sub?: string
-  /** How the turn ended. Absent while it runs. */
-  readonly status?: "completed" | "failed" | "interrupted"
-  readonly error?: Failure
-  /** Why the turn was interrupted. */
-  readonly reason?: string
-  /** The usage of the turn, once it has ended. */
-  readonly usage?: Usage
+  /** Absent while the turn runs. */
+  readonly status?: Exclude<AgentMessage["status"], "running" | undefined>
 }
 
 /** An approval of a tool call. */
@@ -172,6 +164,8 @@ export interface Shown {
   /** The request for the approval of a call, and its id. */
   request: RequestPart | undefined
   approvalId: string
+  /** The progress of a call that the client has. */
+  progress?: ToolPart["progress"]
 }
 
 /**
@@ -179,20 +173,31 @@ export interface Shown {
  * looking at all of it again.
  */
 export class Parts {
+  private readonly shown = new Map<Part, Shown>()
   private readonly calls = new Map<string, Shown>()
   private readonly ids = new Set<string>()
 
+  /** What a part that was added is shown as. */
+  of(part: Part): Shown | undefined {
+    return this.shown.get(part)
+  }
+
   /** Adds a part. It is shown as the part that is returned, which may be an earlier one. */
   add(part: Part): Shown {
+    const shown = this.shownAs(part)
+    this.shown.set(part, shown)
+    return shown
+  }
+
+  private shownAs(part: Part): Shown {
     const key = String(part.seq)
-    const approvalId = part.type === "approval" ? this.unique(part.requestId, key) : ""
-    if (part.type === "approval") {
-      const call = this.calls.get(callOf(part) ?? "")
-      if (call !== undefined) return Object.assign(call, { request: part, approvalId })
-    }
-    const call = part.type === "tool" ? part.callId : part.type === "approval" ? `approval-${part.requestId}` : ""
-    const toolCallId = call === "" ? "" : this.unique(`call ${call}`, key).slice(5)
-    const shown = { key, part, toolCallId, request: part.type === "approval" ? part : undefined, approvalId }
+    const request = part.type === "approval" ? part : undefined
+    const approvalId = request === undefined ? "" : this.unique(request.requestId, key)
+    const known = request && this.calls.get(callOf(request) ?? "")
+    if (known !== undefined) return Object.assign(known, { request, approvalId })
+    const call = part.type === "tool" ? part.callId : request && `approval-${request.requestId}`
+    const toolCallId = call === undefined ? "" : this.unique(`call ${call}`, key).slice(5)
+    const shown = { key, part, toolCallId, request, approvalId }
     if (part.type === "tool") this.calls.set(part.callId, shown)
     return shown
   }
@@ -266,13 +271,11 @@ export const segmentAfter = (message: AgentMessage, seq: number): Segment => {
 
 /** The metadata that the start of a message has. */
 export const startOf = ({ turnId }: AgentMessage, { createdAt }: Pick<Segment, "createdAt">): Metadata =>
-  turnId === undefined ? { createdAt } : { createdAt, turnId }
+  given<Metadata>({ createdAt, turnId })
 
 /** The metadata that the end of a turn adds. */
-export const endOf = ({ error, reason, status, usage }: AgentMessage): Omit<Metadata, "createdAt" | "turnId"> =>
-  status === undefined || status === "running"
-    ? {}
-    : given<Omit<Metadata, "createdAt" | "turnId">>({ status, error, reason, usage })
+export const endOf = ({ error, reason, status, usage }: AgentMessage): Partial<Metadata> =>
+  status === undefined || status === "running" ? {} : given<Partial<Metadata>>({ status, error, reason, usage })
 
 /** The parts of a segment that are shown. */
 export const shownIn = ({ parts }: AgentMessage, { from, to }: Pick<Segment, "from" | "to">): ReadonlyArray<Shown> => {
@@ -340,8 +343,7 @@ export const messagesOf = (conversation: Conversation): ReadonlyArray<UiMessage>
   return conversation.messages.flatMap(message => {
     if (message.turnId !== undefined && replaced.has(message.turnId)) return []
     if (message.role === "agent") return agentMessages(message)
-    const { sub, text, timestamp, turnId } = message
-    const metadata = { createdAt: timestamp, turnId, ...(sub !== undefined && { sub }) }
-    return [userMessage(userIdOf(message), text, metadata)]
+    const { sub, text, timestamp: createdAt, turnId } = message
+    return [userMessage(userIdOf(message), text, given<Metadata>({ createdAt, turnId, sub }))]
   })
 }
