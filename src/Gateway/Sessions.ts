@@ -50,7 +50,10 @@ export interface Caller {
   readonly run?: ClientRun
   /** Whether the caller is another node that has subscribers to the session. `get` keeps that in mind for a while. */
   readonly hasSubscribers?: boolean
-  /** Whether `get` waits until the messages that are on their way are recorded, or have failed. */
+  /**
+   * Whether `get` waits until the messages that are on their way are recorded, or have failed. From then on {@link run} can
+   * be interrupted.
+   */
   readonly awaitsMessages?: boolean
   /** Whether the caller gets a session to follow its turn. */
   readonly resumes?: boolean

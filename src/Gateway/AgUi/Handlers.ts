@@ -16,6 +16,9 @@ const headers = { "cache-control": "no-store", "x-accel-buffering": "no", [conti
 const unknown = (what: "run" | "thread", name: string) =>
   new NotFound({ error: `There is no ${what} ${JSON.stringify(name)}` })
 
+/** A run by its name alone. */
+const runOf = (id: string) => ({ id, digest: "" })
+
 const make = Effect.gen(function* () {
   const turns = yield* Turns.make("ag_ui")
   const { histories } = turns
@@ -34,7 +37,7 @@ const make = Effect.gen(function* () {
                 }),
                 known => planOf(input, { conversation, ...known })
               )
-        const submitted = turns.submit(caller, { id: threadId, agentType }, planning)
+        const submitted = turns.submit({ ...caller, run: runOf(runId) }, { id: threadId, agentType }, planning)
         return turns.stream(incoming, submitted, headers, (conversation, followed, subscription) =>
           Effect.map(histories.answered(caller, followed.sessionId, conversation), answered =>
             encodingOf(input, followed, answered, conversation, histories.use(subscription, Effect.succeed))
@@ -45,8 +48,8 @@ const make = Effect.gen(function* () {
       asCaller(incoming, caller =>
         Effect.gen(function* () {
           const thread = { id: threadId, agentType }
-          // The message of the run may not be recorded yet.
-          const found = yield* turns.stop({ ...caller, run: { id: runId, digest: "" } }, thread)
+          // The message of the run may not be recorded yet, or wait for those of others.
+          const found = yield* turns.stop({ ...caller, run: runOf(runId) }, thread)
           if (Option.isNone(found)) return yield* unknown("thread", threadId)
           const [sessionId, isStopped] = found.value
           if (isStopped) return Reply.empty(204)

@@ -92,6 +92,11 @@ export class CommandQueue {
     })
   }
 
+  /** Whether a run was recorded. */
+  isRecorded({ id }: ClientRun): Effect.Effect<boolean, StoreError> {
+    return Effect.map(this.session.shared.events.receipt(this.session.key, runReceipt(id)), Option.isSome)
+  }
+
   /** Records the turn of a run. Fails if the run was requested with other content. */
   recordRun({ digest, id }: ClientRun, turnId: string | null): Effect.Effect<void, SessionConflict | StoreError> {
     const receipt: Receipt = { id: runReceipt(id), digest, turnId }
