@@ -9,7 +9,7 @@ import type { Target } from "../Streams/Plan.ts"
 import * as Turns from "../Streams/Turns.ts"
 import { AgUi } from "./Endpoints.ts"
 import { planOf } from "./Plan.ts"
-import { encodingOf } from "./RunStream.ts"
+import { encodingOf } from "./Runs.ts"
 
 const headers = { "cache-control": "no-store", "x-accel-buffering": "no", [continuingHeader]: "true" }
 
@@ -47,16 +47,9 @@ const make = Effect.gen(function* () {
     stop: ({ incoming, path: { agentType, runId, threadId } }) =>
       asCaller(incoming, caller =>
         Effect.gen(function* () {
-          const thread = { id: threadId, agentType }
-          // The message of the run may not be recorded yet, or wait for those of others.
-          const found = yield* turns.stop({ ...caller, run: runOf(runId) }, thread)
-          if (Option.isNone(found)) return yield* unknown("thread", threadId)
-          const [sessionId, isStopped] = found.value
-          if (isStopped) return Reply.empty(204)
-          const turnId = (yield* histories.receipt(caller, sessionId, runReceipt(runId)))?.turnId
-          if (turnId == null) return yield* unknown("run", runId)
-          yield* turns.stop(caller, thread, turnId)
-          return Reply.empty(204)
+          const stopped = yield* turns.stop({ ...caller, run: runOf(runId) }, { id: threadId, agentType })
+          if (Option.isNone(stopped)) return yield* unknown("thread", threadId)
+          return stopped.value ? Reply.empty(204) : yield* unknown("run", runId)
         })
       )
   })

@@ -36,7 +36,7 @@ export class ChatRequest implements Outlet {
   readonly form: Form
   private stream: EventStream | undefined
   private sequence = 0
-  private isOver = false
+  hasEnded = false
 
   constructor(
     readonly id: string,
@@ -53,10 +53,6 @@ export class ChatRequest implements Outlet {
     }
   }
 
-  get hasEnded(): boolean {
-    return this.isOver
-  }
-
   get unsent(): number {
     return this.connection.hasRoom ? 0 : Number.POSITIVE_INFINITY
   }
@@ -64,13 +60,13 @@ export class ChatRequest implements Outlet {
   /** Begins to send the message. */
   follow(stream: EventStream): void {
     this.stream = stream
-    if (this.isOver) this.onEnd(this, stream)
+    if (this.hasEnded) this.onEnd(this, stream)
     else stream.onOpen(this)
   }
 
   /** To be called when the connection has room again. */
   onRoom(): void {
-    if (!this.isOver) this.stream?.onDrain()
+    if (!this.hasEnded) this.stream?.onDrain()
   }
 
   /** Ends the stream with the reason that the token has expired. */
@@ -79,20 +75,20 @@ export class ChatRequest implements Outlet {
   }
 
   answer(type: AnswerType, errorText?: string): void {
-    if (this.isOver) return
+    if (this.hasEnded) return
     this.write(frameOf(this.clients, this.id, type, errorText))
     if (type !== "start") this.end()
   }
 
   write(bytes: Uint8Array): void {
-    if (this.isOver || bytes.length === 0) return
+    if (this.hasEnded || bytes.length === 0) return
     this.connection.sendFrame(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length))
   }
 
   /** Ends the request. What the client has sent is carried out. */
   end(): void {
-    if (this.isOver) return
-    this.isOver = true
+    if (this.hasEnded) return
+    this.hasEnded = true
     this.onEnd(this, this.stream)
   }
 

@@ -9,7 +9,7 @@ import * as Turns from "../Streams/Turns.ts"
 import { encodingOf, type Form } from "./EventStream.ts"
 import { MessageStream } from "./MessageStream.ts"
 import { type Done, endOf, type Submission, stepOf, type Target } from "./Submission.ts"
-import { messagesOf, segmentAfter, type UiMessage } from "./UiMessage.ts"
+import { messagesOf, type UiMessage } from "./UiMessage.ts"
 
 export type Followed = Turns.Followed<Target>
 
@@ -67,13 +67,12 @@ export class Chats {
     (conversation, { sessionId, target: { after, client, decisions, turnId } }, { session }) =>
       Effect.gen(this, function* () {
         const fold = foldOf(conversation, turnId)
-        const message = fold.turns.get(turnId)
-        if (message === undefined) return yield* new Conflict({ error: "The answer to this message is no longer kept" })
+        if (!fold.turns.has(turnId))
+          return yield* new Conflict({ error: "The answer to this message is no longer kept" })
         // A receipt does not say what was decided.
         const answered = yield* this.turns.histories.answered(session, sessionId, conversation)
         const unknown = [...answered].map(seq => [seq, undefined] as const)
-        const segment = after === undefined ? undefined : segmentAfter(message, after)
-        const stream = new MessageStream(fold, turnId, new Map([...unknown, ...(decisions ?? [])]), segment)
+        const stream = new MessageStream(fold, turnId, new Map([...unknown, ...(decisions ?? [])]), after)
         return { encoding: encodingOf(stream, client, form), characters: () => fold.size }
       })
 

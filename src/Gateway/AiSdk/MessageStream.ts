@@ -7,7 +7,7 @@ import * as Fold from "../../Client/Conversation/Fold.ts"
 import type { SessionEvent } from "../../Client/SessionModel.ts"
 import { isPending } from "../Streams/Inquiries.ts"
 import { type Chunk, chunksOf } from "./Chunks.ts"
-import { endOf, Parts, type Segment, type Shown, segmentsOf, startOf, type UiPart, uiOf } from "./UiMessage.ts"
+import { endOf, Parts, type Segment, type Shown, segmentAfter, startOf, type UiPart, uiOf } from "./UiMessage.ts"
 
 /** What a person has decided on a request for approval. */
 export type Decision = Required<Pick<RequestPart, "approved">> & Pick<RequestPart, "reason">
@@ -29,14 +29,14 @@ export class MessageStream {
   private readonly changed = new Map<Shown, string | undefined>()
   /** Whether a part has started since then, also in the message of another turn. It completes an open one with its id. */
   private hasStarted = false
-  private segment: Segment
+  private readonly segment: Segment
   /** The number of the conversation's parts that the client has, and the first of them. */
   private handled: number
   private first: Part | undefined
   private isOver = false
 
   /**
-   * Begins with a message of a turn that is in the conversation: the last one.
+   * Begins with a message of a turn that is in the conversation: the last one, or that after a question with a `seq`.
    *
    * @param decisions what persons have decided, by the `seq` of the request, which the agent may not have confirmed;
    *   undefined if it is not known what
@@ -45,10 +45,10 @@ export class MessageStream {
     private readonly fold: Fold.Fold,
     turnId: string,
     private readonly decisions: ReadonlyMap<number, Decision | undefined> = new Map(),
-    segment?: Segment
+    after?: number
   ) {
     this.message = fold.turns.get(turnId)!
-    this.segment = segment ?? segmentsOf(this.message).at(-1)!
+    this.segment = segmentAfter(this.message, after)
     this.handled = this.segment.from
   }
 
@@ -114,10 +114,8 @@ export class MessageStream {
 
   /** Sends the whole message again. The client drops its parts. */
   private *again(): Generator<Chunk> {
-    const { id } = this.segment
-    const from = segmentsOf(this.message).find(segment => segment.id === id)?.from ?? 0
-    this.segment = { ...this.segment, from }
-    this.handled = from
+    // From the first part on if there is no question before it, or if that is dropped too.
+    this.handled = this.message.parts.findIndex(({ seq }) => seq === this.segment.after) + 1
     this.parts = new Parts()
     this.sent.clear()
     this.changed.clear()

@@ -77,26 +77,27 @@ const textOf = (message: ClientMessage, index: number): string | Refusal => {
   return text === "" ? invalid(`messages[${index}]: must have a text`) : text
 }
 
-/** The answered questions of a conversation, the newest first. */
-const answered = (conversation: Conversation) =>
+/** The answered questions of a conversation, the newest first, as messages of a user. */
+const answersIn = (conversation: Conversation) =>
   requestsIn(conversation)
     .filter(([, { status, type }]) => type === "question" && status === "answered")
+    .map(([message, question]) => {
+      return { id: answerIdOf(message, question), text: answerText(question.answer), turnId: message.turnId, question }
+    })
     .reverse()
 
 /** A message of a user that the conversation has, which may be an answer. */
 const knownMessage = (conversation: Conversation, id: string) =>
   conversation.messages.filter(message => message.role === "user").find(message => userIdOf(message) === id) ??
-  answered(conversation)
-    .filter(([message, question]) => answerIdOf(message, question) === id)
-    .map(([{ turnId }, { answer }]) => ({ text: answerText(answer), turnId }))[0]
+  answersIn(conversation).find(answer => answer.id === id)
 
 /**
  * The answers that a message may have been, the newest first: questions keep no id of the message that answered them. The
  * receipt of an answer says whether it was.
  */
 const earlierAnswers = (conversation: Conversation, text: string, clientMessageId: string) =>
-  answered(conversation)
-    .flatMap(([{ turnId }, { answer, requestId, seq }]) =>
+  answersIn(conversation)
+    .flatMap(({ question: { answer, requestId, seq }, turnId }) =>
       answer === text && turnId !== undefined
         ? [{ reply: { requestId, answer, clientMessageId }, target: { turnId, after: seq } }]
         : []
@@ -104,17 +105,14 @@ const earlierAnswers = (conversation: Conversation, text: string, clientMessageI
     .slice(0, 8)
 
 /** Joins the turn of a message that the conversation has. */
-const joinPlan = (
-  conversation: Conversation,
-  { id }: ClientMessage,
-  turnId: string | undefined,
-  { trigger }: Submission
-): Plan => {
+const joinPlan = (conversation: Conversation, id: string, turnId: string | undefined, isAgain: boolean): Plan => {
   const turn = turnId === undefined ? undefined : messageOfTurn(conversation, turnId)
-  if (turn === undefined) return conflict(`The answer to the message ${quoted(id)} is no longer kept`)
-  return trigger === "regenerate-message" && turn.status !== "running"
+  if (turnId === undefined || turn === undefined) {
+    return conflict(`The answer to the message ${quoted(id)} is no longer kept`)
+  }
+  return isAgain && turn.status !== "running"
     ? conflict(`The message ${quoted(id)} was answered, and a history is not rewritten: send it as a new message`)
-    : { is: "attach", target: { turnId: turnId! } }
+    : { is: "attach", target: { turnId } }
 }
 
 /** Sends a new message. It answers the question that waits, unless it follows another new one. */
@@ -152,7 +150,8 @@ const userStep = (conversation: Conversation, submission: Submission, last: numb
       const reason = `The message ${quoted(message.id)} was sent with another text, and a history is not rewritten`
       return { index, plan: conflict(reason) }
     }
-    if (index === last) return { index, plan: joinPlan(conversation, message, known.turnId, submission) }
+    const isAgain = submission.trigger === "regenerate-message"
+    if (index === last) return { index, plan: joinPlan(conversation, message.id, known.turnId, isAgain) }
     next = index + 1
   }
   const count = last + 1 - next

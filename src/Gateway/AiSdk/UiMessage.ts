@@ -237,36 +237,35 @@ export interface Segment {
   readonly id: string
   /** Epoch milliseconds. */
   readonly createdAt: number
+  /** The `seq` of the question before it. */
+  readonly after: number | undefined
   /** The first of the message's parts, by index, and the one after the last. */
   readonly from: number
   readonly to: number
 }
 
-const isAnswered = (part: Part): part is RequestPart => part.type === "question" && part.status === "answered"
-
 /** The id of an agent's message. */
 const idOf = ({ seq, turnId }: AgentMessage): string => turnId ?? `events-${seq}`
 
-/** The messages that an agent's message is shown as. */
-export const segmentsOf = (message: AgentMessage): ReadonlyArray<Segment> => {
+/** The messages that an agent's message is shown as. `asked` is a question that counts as answered. */
+export const segmentsOf = (message: AgentMessage, asked?: number): ReadonlyArray<Segment> => {
   const { parts, timestamp } = message
   const segments: Array<Segment> = []
-  let begun = { id: idOf(message), createdAt: timestamp, from: 0 }
+  let begun: Omit<Segment, "to"> = { id: idOf(message), createdAt: timestamp, after: undefined, from: 0 }
   parts.forEach((part, index) => {
-    if (!isAnswered(part)) return
+    if (part.type !== "question" || (part.status !== "answered" && part.seq !== asked)) return
     segments.push({ ...begun, to: index + 1 })
-    begun = { id: `${idOf(message)}/${part.seq}`, createdAt: part.timestamp, from: index + 1 }
+    const { seq, timestamp: createdAt } = part
+    begun = { id: `${idOf(message)}/${seq}`, createdAt, after: seq, from: index + 1 }
   })
   segments.push({ ...begun, to: parts.length })
   return segments
 }
 
 /** The message that follows a question, which may not be answered yet; the last one if there is no such question. */
-export const segmentAfter = (message: AgentMessage, seq: number): Segment => {
-  const index = message.parts.findIndex(part => part.type === "question" && part.seq === seq)
-  if (index < 0) return segmentsOf(message).at(-1)!
-  const createdAt = message.parts[index]!.timestamp
-  return { id: `${idOf(message)}/${seq}`, createdAt, from: index + 1, to: message.parts.length }
+export const segmentAfter = (message: AgentMessage, seq: number | undefined): Segment => {
+  const segments = segmentsOf(message, seq)
+  return segments.find(({ after }) => seq !== undefined && after === seq) ?? segments.at(-1)!
 }
 
 /** The metadata that the start of a message has. */

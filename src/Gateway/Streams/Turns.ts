@@ -118,19 +118,15 @@ export class Turns {
 
   /**
    * Interrupts a turn of a thread: by default that of the caller's run, or the one in progress, also before it is recorded.
-   * Returns its session, and whether there was such a turn; none if the thread was not used before.
+   * Returns whether there was such a turn; none if the thread was not used before.
    */
-  stop(
-    caller: Caller,
-    thread: Named,
-    turnId?: string
-  ): Effect.Effect<Option.Option<readonly [sessionId: string, isStopped: boolean]>, Failed> {
+  stop(caller: Caller, thread: Named, turnId?: string): Effect.Effect<Option.Option<boolean>, Failed> {
     return Effect.gen(this, function* () {
       const found = yield* this.found(caller, thread)
       if (Option.isNone(found)) return Option.none()
-      const [sessionId, ofTurn] = [found.value, turnId === undefined ? {} : { turnId }]
-      const stopped = this.clients.execute(caller, { type: "interrupt_turn", id: this.protocol, sessionId, ...ofTurn })
-      return Option.some([sessionId, yield* unlessOver(stopped)] as const)
+      const turn = { sessionId: found.value, ...(turnId === undefined ? {} : { turnId }) }
+      const stopped = this.clients.execute(caller, { type: "interrupt_turn", id: this.protocol, ...turn })
+      return Option.some(yield* unlessOver(stopped))
     })
   }
 

@@ -92,9 +92,10 @@ export class CommandQueue {
     })
   }
 
-  /** Whether a run was recorded. */
-  isRecorded({ id }: ClientRun): Effect.Effect<boolean, StoreError> {
-    return Effect.map(this.session.shared.events.receipt(this.session.key, runReceipt(id)), Option.isSome)
+  /** The turn of a run that was recorded. */
+  turnOf({ id }: ClientRun): Effect.Effect<string | null | undefined, StoreError> {
+    const found = this.session.shared.events.receipt(this.session.key, runReceipt(id))
+    return Effect.map(found, receipt => Option.getOrUndefined(receipt)?.turnId)
   }
 
   /** Records the turn of a run. Fails if the run was requested with other content. */

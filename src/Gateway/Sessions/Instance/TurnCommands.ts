@@ -39,7 +39,7 @@ const refused = (refusal: State.Refusal): SessionNotActive | SessionsBusy =>
     ? notActive(true)
     : new SessionsBusy({ message: `${refusal.open} turns are open; the limit is ${openTurns}` })
 
-type AnswerError = SessionNotActive | SessionConflict | AgentPlatformConnectionError | StoreError
+type CommandError = SessionNotActive | SessionConflict | AgentPlatformConnectionError | StoreError
 
 /** A message on its way to the agent. */
 class Message {
@@ -265,13 +265,10 @@ export class TurnCommands {
   }
 
   /**
-   * Asks the agent to end a turn, whose end arrives as an event: by default that of the caller's run, or else the one in
-   * progress. A message that has not been sent is withdrawn, which may be asked for again until it is recorded.
+   * Asks the agent to end a turn, whose end arrives as an event: by default that of the caller's run, which may have ended,
+   * or else the one in progress. A message that has not been sent is withdrawn, which may be asked for again until it is recorded.
    */
-  interrupt(
-    { run }: Pick<Caller, "run">,
-    turnId: string | undefined
-  ): Effect.Effect<string, SessionNotActive | SessionConflict | AgentPlatformConnectionError | StoreError> {
+  interrupt({ run }: Pick<Caller, "run">, turnId: string | undefined): Effect.Effect<string, CommandError> {
     return Effect.gen(this, function* () {
       const { state } = this.session
       const unsent = [...this.messages].filter(message => !message.isClaimed)
@@ -283,13 +280,7 @@ export class TurnCommands {
         message.withdraw()
         return message.turnId
       }
-      const announced = run && this.announced.get(run.id)
-      if (run !== undefined && announced !== undefined) {
-        announced.withdraw()
-        if (!(yield* this.commands.isRecorded(run))) return announced.turnId
-        // It has not run for this one, but for an equal request.
-        this.announced.delete(run.id)
-      }
+      if (run !== undefined && turnId === undefined) return yield* this.interruptRun(run)
       const link = yield* this.running()
       if (wanted === undefined) return yield* new SessionConflict({ message: "No turn is open" })
       if (!state.turns.open.has(wanted)) {
@@ -298,6 +289,20 @@ export class TurnCommands {
       const sending = link.send({ type: "interrupt", turnId: wanted }, { timeout: sendTimeout })
       yield* Effect.mapError(sending, error => this.orNotActive(error, false))
       return wanted
+    })
+  }
+
+  /** Ends the turn of a run that is recorded, unless it has ended, or withdraws the message of one that waits. */
+  private interruptRun(run: ClientRun) {
+    return Effect.gen(this, function* () {
+      const announced = this.announced.get(run.id)
+      // Before the run is looked up, as it may be recorded in the meantime.
+      announced?.withdraw()
+      const recorded = yield* this.commands.turnOf(run)
+      if (recorded === undefined && announced !== undefined) return announced.turnId
+      this.announced.delete(run.id)
+      if (recorded == null) return yield* new SessionConflict({ message: `There is no run ${JSON.stringify(run.id)}` })
+      return this.session.state.turns.open.has(recorded) ? yield* this.interrupt({}, recorded) : recorded
     })
   }
 
@@ -310,7 +315,7 @@ export class TurnCommands {
     requestId: string,
     answer: unknown,
     clientMessageId?: string
-  ): Effect.Effect<void, AnswerError> {
+  ): Effect.Effect<void, CommandError> {
     const onceId = onceIdOf(clientMessageId, caller, "answer", requestId, answer)
     const by = clientMessageId ?? caller.key ?? caller.run?.id ?? caller.commandId ?? null
     const digest = digestOf(by, answer)
@@ -321,7 +326,7 @@ export class TurnCommands {
       if (request !== undefined) return Effect.succeed(request)
       return new SessionConflict({ message: `No request ${JSON.stringify(requestId)} waits for an answer` })
     })
-    return this.commands.run<Connected, void, AnswerError>(onceId, () => {}, {
+    return this.commands.run<Connected, void, CommandError>(onceId, () => {}, {
       prepare: Effect.zipLeft(
         Effect.map(this.running(), link => this.connected(link)),
         find
