@@ -70,11 +70,9 @@ const newsOf = ({ messages }: RunAgentInput, conversation: Conversation): News |
     const { error, id, name, role, toolCallId } = message
     const path = `messages[${index}]`
     if (role !== "user" && role !== "tool") continue
-    const before = known.get(id)
-    if (role === "user" && before !== undefined) {
-      if (before.role !== role || Messages.contentOf(message) !== before.content) {
-        return conflict(`${path}: the message ${JSON.stringify(id)} has other content, and a history is not rewritten`)
-      }
+    const before = role === "user" ? known.get(id) : undefined
+    if (before !== undefined && (before.role !== role || before.content !== Messages.contentOf(message))) {
+      return conflict(`${path}: the message ${JSON.stringify(id)} has other content, and a history is not rewritten`)
     }
     if (isOld(id) || (conversation.trimmedSeq > 0 && index < lastOld)) continue
     const content = textOf(message, path)

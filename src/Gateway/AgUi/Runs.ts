@@ -25,10 +25,7 @@ import { isEmpty } from "./Plan.ts"
 import { Translation } from "./Translation.ts"
 
 /** The names that the client gave to a thread and a run. */
-export interface Run {
-  readonly threadId: string
-  readonly runId: string
-}
+export type Run = Pick<RunAgentInput, "threadId" | "runId">
 
 /**
  * What a client that joins a run gets first, and the translation of what follows. `client` are the messages that the client
@@ -38,19 +35,13 @@ export const join = (
   { runId, threadId }: Run,
   conversation: Conversation,
   client: ReadonlyArray<ClientMessage>,
-  hasState = false
-): { readonly events: ReadonlyArray<AgUiEvent>; readonly translation: Translation } => {
+  hasState: boolean
+) => {
   const names = new Messages.Names(conversation.epoch)
   const messages = Messages.fitting(Messages.messagesOf(conversation, names))
   const translation = new Translation(conversation, names, hasState)
-  return {
-    events: [
-      { type: "RUN_STARTED", threadId, runId, protocolVersion },
-      ...Messages.snapshots(client, messages),
-      ...translation.begin()
-    ],
-    translation
-  }
+  const started: AgUiEvent = { type: "RUN_STARTED", threadId, runId, protocolVersion }
+  return { events: [started, ...Messages.snapshots(client, messages), ...translation.begin()], translation }
 }
 
 /** The events after which a client has the messages of a conversation in their order, whatever it has. */
@@ -85,12 +76,8 @@ const interruptOf = (request: RequestPart, parts: ReadonlyArray<Part>, names: Me
 const usageOf = (usage: Usage | undefined): { readonly usage?: ReadonlyArray<TokenUsage> } => {
   if (usage === undefined) return {}
   const { cacheReadTokens, cacheWriteTokens, inputTokens, model, outputTokens, totalTokens } = usage
-  const tokens: TokenUsage = given({
-    ...{ model, inputTokens, outputTokens, totalTokens },
-    cachedInputTokens: cacheReadTokens,
-    cacheWriteInputTokens: cacheWriteTokens
-  } as TokenUsage)
-  return { usage: [tokens] }
+  const cached = { cachedInputTokens: cacheReadTokens, cacheWriteInputTokens: cacheWriteTokens }
+  return { usage: [given<TokenUsage>({ model, inputTokens, outputTokens, totalTokens, ...cached })] }
 }
 
 /**
@@ -160,23 +147,6 @@ const ended = (reason: Reason): AgUiEvent => {
 const bytesOf = (events: ReadonlyArray<AgUiEvent>): Uint8Array => Buffer.from(events.map(encode).join(""))
 
 /**
- * The events at the end of a run. They begin with the messages in their order if the client has them in another one, which
- * happens when turns overlap.
- */
-const lastEvents = (
-  translation: Translation,
-  end: AgUiEvent,
-  reread: Effect.Effect<Conversation, unknown>
-): Effect.Effect<ReadonlyArray<AgUiEvent>> => {
-  const closing = translation.end()
-  if (!translation.needsSnapshot) return Effect.succeed([...closing, end])
-  return Effect.match(reread, {
-    onFailure: () => [...closing, ended("unreadable")],
-    onSuccess: conversation => [...closing, ...correction(conversation), end]
-  })
-}
-
-/**
  * How a run is written, from a state of the conversation on. `answered` are the requests that were answered although their
  * resolution has not arrived, by `seq`.
  */
@@ -198,11 +168,16 @@ export const encodingOf = (
     events: frames => {
       const added = frames.flatMap(({ data }) => translation.add(JSON.parse(data.toString("utf8")) as SessionEvent))
       const last = end(translation.conversation)
-      return last === undefined
-        ? bytesOf(added)
-        : Effect.map(lastEvents(translation, last, reread), rest => bytesOf([...added, ...rest]))
+      if (last === undefined) return bytesOf(added)
+      const all = [...added, ...translation.end()]
+      if (!translation.needsSnapshot) return Effect.succeed(bytesOf([...all, last]))
+      // The client has the messages in another order, which happens when turns overlap.
+      return Effect.match(reread, {
+        onFailure: () => bytesOf([...all, ended("unreadable")]),
+        onSuccess: read => bytesOf([...all, ...correction(read), last])
+      })
     },
     end: reason => bytesOf(over === undefined ? [...translation.end(), ended(reason)] : [])
   }
-  return { characters: () => translation.characters, encoding }
+  return { characters: () => translation.fold.size, encoding }
 }

@@ -81,7 +81,8 @@ const isComplete = (part: Part, message: AgentMessage | undefined): boolean => {
 
 /** Translates the events of a session for one client, from a state of its conversation on. */
 export class Translation {
-  private readonly fold: Fold.Fold
+  /** What is kept of the conversation. */
+  readonly fold: Fold.Fold
   private readonly known = new Map<Part, Known>()
   /** The ids of messages other than results, in the order in which the client has them. */
   private readonly order: Set<string>
@@ -110,11 +111,6 @@ export class Translation {
   /** The conversation, in which the parts of messages that were complete at the start are missing. */
   get conversation(): Conversation {
     return this.fold.conversation
-  }
-
-  /** What is kept of the conversation, in characters. */
-  get characters(): number {
-    return this.fold.size
   }
 
   /** The starts of what is in progress, without content. */

@@ -1,11 +1,11 @@
 /** Chats: what their clients send, and the messages that they follow. A chat is a session, whose name is the chat's id. */
-import { Effect, Option, type Scope } from "effect"
+import { Effect, Option } from "effect"
 import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import * as Fold from "../../Client/Conversation/Fold.ts"
 import { Conflict, NotFound } from "../../Http/ApiError.ts"
 import type { Caller } from "../Sessions.ts"
 import { errorOf } from "../Streams/Errors.ts"
-import * as Turns from "../Streams/Turns.ts"
+import type * as Turns from "../Streams/Turns.ts"
 import { encodingOf, type Form } from "./EventStream.ts"
 import { MessageStream } from "./MessageStream.ts"
 import { type Done, endOf, type Submission, stepOf, type Target } from "./Submission.ts"
@@ -28,12 +28,6 @@ const unlessDeleted = <A>(found: Effect.Effect<Option.Option<A>, Turns.Failed>) 
     error => errorOf(error) instanceof NotFound,
     () => Effect.succeedNone
   )
-
-/** Serves chats until the scope closes. */
-export const make: Effect.Effect<Chats, never, Turns.Needed | Scope.Scope> = Effect.map(
-  Turns.make("ai_sdk"),
-  turns => new Chats(turns)
-)
 
 /** The chats of all tenants. */
 export class Chats {
@@ -90,13 +84,10 @@ export class Chats {
   }
 
   private read<A>(caller: Caller, chat: Turns.Thread, of: (conversation: Conversation, sessionId: string) => A) {
+    const { histories } = this.turns
     return Effect.flatMap(
       this.turns.find(caller, chat),
-      Option.match({
-        onNone: () => Effect.succeedNone,
-        onSome: id =>
-          Effect.asSome(this.turns.histories.read(caller, id, conversation => Effect.succeed(of(conversation, id))))
-      })
+      Effect.transposeMapOption(id => histories.read(caller, id, conversation => Effect.succeed(of(conversation, id))))
     )
   }
 }

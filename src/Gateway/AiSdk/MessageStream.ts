@@ -33,7 +33,8 @@ export class MessageStream {
   /** The number of the conversation's parts that the client has, and the first of them. */
   private handled: number
   private first: Part | undefined
-  private isOver = false
+  /** Whether the last chunks end the stream: the turn has ended, or a person is asked. */
+  isEnded = false
 
   /**
    * Begins with a message of a turn that is in the conversation: the last one, or that after a question with a `seq`.
@@ -52,11 +53,6 @@ export class MessageStream {
     this.handled = this.segment.from
   }
 
-  /** Whether the last chunks end the stream: the turn has ended, or a person is asked. */
-  get isEnded(): boolean {
-    return this.isOver
-  }
-
   /** Adds an event of the session. */
   add(event: SessionEvent): void {
     const { changed, fold } = this
@@ -65,10 +61,8 @@ export class MessageStream {
     const part = fold.touched as Part | undefined
     if (part === undefined) return
     const shown = this.parts.of(part)
-    if (shown === undefined) {
-      this.hasStarted = true
-      return
-    }
+    this.hasStarted ||= shown === undefined
+    if (shown === undefined) return
     const earlier = changed.has(shown) ? changed.get(shown) : ""
     changed.set(shown, isDelta(event) && earlier !== undefined ? earlier + event.text : undefined)
   }
@@ -134,28 +128,30 @@ export class MessageStream {
 
   private uiOf(shown: Shown): UiPart {
     const { decisions, message } = this
-    const { part, request } = shown
+    const { request } = shown
     const decision = request && decisions.get(request.seq)
     const decided: Shown =
       decision === undefined ? shown : { ...shown, request: { ...request!, ...decision, status: "answered" } }
-    return uiOf(decided, message.status, part === message.parts.at(-1))
+    return uiOf(decided, message)
   }
 
   private update(shown: Shown, added: string | undefined, isOpen: boolean): ReadonlyArray<Chunk> | undefined {
-    const { key, part, progress } = shown
+    const { key, part, toolCallId } = shown
     const after = this.uiOf(shown)
     const chunks = chunksOf({ key, before: this.sent.get(shown), after, added, isOpen })
     this.sent.set(shown, after)
-    if (part.type !== "tool" || !part.inProgress || part.progress === progress) return chunks
+    if (part.type !== "tool" || !part.inProgress || part.progress === shown.progress) return chunks
     shown.progress = part.progress
-    return chunks && [...chunks, progressOf(shown)]
+    // No message keeps it.
+    const data = { toolCallId, ...part.progress }
+    return chunks && [...chunks, { type: "data-progress", id: toolCallId, data, transient: true }]
   }
 
   private *end(): Generator<Chunk> {
     const { message } = this
     const { error, reason, status } = message
-    this.isOver = status !== "running" || this.isAsked
-    if (!this.isOver) return
+    this.isEnded = status !== "running" || this.isAsked
+    if (!this.isEnded) return
     if (status === "running") return yield { type: "finish", finishReason: "tool-calls" }
     yield { type: "message-metadata", messageMetadata: endOf(message) }
     if (status === "failed") yield { type: "error", errorText: error?.message ?? "The turn failed" }
@@ -171,11 +167,3 @@ export class MessageStream {
     )
   }
 }
-
-/** The progress of a tool, which is no part of the message. */
-const progressOf = ({ progress, toolCallId }: Shown): Chunk => ({
-  type: "data-progress",
-  id: toolCallId,
-  data: { toolCallId, ...progress },
-  transient: true
-})

@@ -15,7 +15,6 @@ import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
 import type { Caller } from "../Sessions.ts"
 import { errorOf } from "../Streams/Errors.ts"
 import * as EventStreams from "../Streams/EventStreams.ts"
-import type { Thread } from "../Streams/Turns.ts"
 import { ChatFrame } from "./Api.ts"
 import { ChatRequest, frameOf } from "./ChatRequest.ts"
 import type { Chats } from "./Chats.ts"
@@ -32,6 +31,8 @@ interface Shared extends Clocks {
   readonly streams: EventStreams.EventStreams
   readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
 }
+
+type Begin = Exclude<ChatFrame, { readonly type: "abort" }>
 
 /** Why a frame is not understood. Without `requestId` no client can refer the answer to its request. */
 interface Invalid {
@@ -66,6 +67,7 @@ const decode = (text: string): ChatFrame | Invalid | undefined => {
 /** The connection of one client. */
 class ChatConnection extends ClientSocket {
   private readonly requests = new Map<string, ChatRequest>()
+  private readonly caller: Caller = { tenant: this.identity.tenant, actor: this.identity.actor }
 
   constructor(
     connection: Connection,
@@ -84,13 +86,13 @@ class ChatConnection extends ClientSocket {
       if (!this.connection.hasRoom) return
       // The next time it is the last one.
       if (this.requests.delete(request.id)) this.requests.set(request.id, request)
-      request.onRoom()
+      request.stream?.onDrain()
     }
   }
 
   protected override onExpired(): void {
     // The package takes any end of a connection for a failure of the network, and resumes.
-    for (const request of [...this.requests.values()]) request.expire()
+    for (const request of [...this.requests.values()]) request.stream?.end("expired")
   }
 
   onClosing(): void {
@@ -111,15 +113,16 @@ class ChatConnection extends ClientSocket {
     this.begin(frame)
   }
 
-  private begin(frame: Exclude<ChatFrame, { readonly type: "abort" }>): void {
+  private begin(frame: Begin): void {
     const { actor, tenant } = this.caller
     const { chats, run } = this.shared
-    const { clients } = chats.turns
-    const request = new ChatRequest(frame.requestId, frame.id, this.connection, clients, (ended, stream) => {
-      if (this.requests.get(ended.id) === ended) this.requests.delete(ended.id)
-      if (stream !== undefined) run(stream.release)
+    const chat = { agentType: this.agentType, id: frame.id }
+    const { tags } = chats.turns.clients
+    const request: ChatRequest = new ChatRequest(frame.requestId, chat, this.connection, tags, () => {
+      if (this.requests.get(request.id) === request) this.requests.delete(request.id)
+      if (request.stream !== undefined) run(request.stream.release)
     })
-    this.requests.set(frame.requestId, request)
+    this.requests.set(request.id, request)
     if (frame.type === "send") request.answer("start")
     run(
       this.follow(frame, request).pipe(
@@ -143,11 +146,11 @@ class ChatConnection extends ClientSocket {
   }
 
   /** Finds or begins the turn of a request, and sends its message. */
-  private follow(frame: Exclude<ChatFrame, { readonly type: "abort" }>, request: ChatRequest) {
+  private follow(frame: Begin, request: ChatRequest) {
     return Effect.gen(this, function* () {
       const { caller, identity } = this
       const { chats, streams } = this.shared
-      const chat = this.chatOf(frame.id)
+      const { chat } = request
       const found =
         frame.type === "send" ? Effect.asSome(chats.submit(caller, chat, frame)) : chats.resume(caller, chat)
       const followed = yield* Effect.onExit(found, exit => Deferred.done(request.followed, exit))
@@ -166,31 +169,21 @@ class ChatConnection extends ClientSocket {
     })
   }
 
-  private get caller(): Caller {
-    const { actor, tenant } = this.identity
-    return { tenant, actor }
-  }
-
-  private chatOf(id: string): Thread {
-    return { agentType: this.agentType, id }
-  }
-
   /** Ends a stream, and stops its turn unless a client resumes it soon. */
   private abort(requestId: string): void {
     const request = this.requests.get(requestId)
     if (request === undefined) return
     const { chats, run } = this.shared
-    const { chatId, followed } = request
     request.end()
     // Where there is no turn, nothing is to be stopped.
-    const stopped = Effect.flatMap(Effect.flatten(Deferred.await(followed)), ({ target }) =>
-      chats.stop({ ...this.caller, unlessResumed: true }, this.chatOf(chatId), target.turnId)
+    const stopped = Effect.flatMap(Effect.flatten(Deferred.await(request.followed)), ({ target }) =>
+      chats.stop({ ...this.caller, unlessResumed: true }, request.chat, target.turnId)
     )
     run(Effect.ignore(Effect.tapError(stopped, error => Effect.logDebug("A turn was not stopped", error))))
   }
 
   private refuse(requestId: string, errorText: string): void {
-    this.connection.sendFrame(frameOf(this.shared.chats.turns.clients, requestId, "error", errorText))
+    this.connection.sendFrame(frameOf(this.shared.chats.turns.clients.tags, requestId, "error", errorText))
   }
 }
 
@@ -205,14 +198,13 @@ export const make = (
     const clock = yield* Effect.clock
     const run = yield* makeRunner
     const handshakes = yield* Handshakes.make(settings.connections)
-    const { unsentBytes } = settings
     // A frame has the names of its members in addition to what a body has.
-    const connections = yield* connectionSet({ messageBytes: historyLimits.bytes + 1024, unsentBytes })
-    const streams = yield* EventStreams.make("ai_sdk_websocket", GatewayMetrics.sent)
+    const messageBytes = historyLimits.bytes + 1024
+    const connections = yield* connectionSet({ messageBytes, unsentBytes: settings.unsentBytes })
     const shared: Shared = {
       chats,
       run,
-      streams,
+      streams: yield* EventStreams.make("ai_sdk_websocket", GatewayMetrics.sent),
       now: () => clock.unsafeCurrentTimeMillis(),
       monotonic: connections.now
     }

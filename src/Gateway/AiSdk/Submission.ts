@@ -1,6 +1,6 @@
 /** What a client that sends messages wants: a new turn, an answer to the agent, or the stream of a turn. Pure. */
 import { Either, ParseResult, Schema } from "effect"
-import type { Conversation, RequestPart } from "../../Client/Conversation/Conversation.ts"
+import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import { BadRequest } from "../../Http/ApiError.ts"
 import { describe } from "../../Http/Contract.ts"
 import { isPending, requestsIn } from "../Streams/Inquiries.ts"
@@ -131,38 +131,27 @@ const sendPlan = (conversation: Conversation, clientMessageId: string, text: str
 
 /** The next of the messages of a user that end the submission: the first one after those that the conversation has. */
 const userStep = (conversation: Conversation, submission: Submission, last: number, done: Done | undefined): Step => {
-  const messages = submission.messages.slice(0, last + 1)
-  const begin =
-    Math.max(
-      messages.findLastIndex(({ role }) => role !== "user"),
-      done?.index ?? -1
-    ) + 1
-  const texts: Array<string> = []
-  let next = begin
-  for (let index = begin; index <= last; index++) {
-    const message = messages[index]!
-    const text = textOf(message, index)
+  const { messages, trigger } = submission
+  const earlier = messages.slice(0, last).findLastIndex(({ role }) => role !== "user")
+  let next = Math.max(earlier, done?.index ?? -1) + 1
+  let content: string | undefined
+  for (let index = next; index <= last; index++) {
+    const { id } = messages[index]!
+    const text = textOf(messages[index]!, index)
     if (typeof text !== "string") return { index, plan: text }
-    texts.push(text)
-    const known = knownMessage(conversation, message.id)
-    if (known === undefined) continue
-    if (known.text !== text) {
-      const reason = `The message ${quoted(message.id)} was sent with another text, and a history is not rewritten`
+    const known = knownMessage(conversation, id)
+    if (known !== undefined && known.text !== text) {
+      const reason = `The message ${quoted(id)} was sent with another text, and a history is not rewritten`
       return { index, plan: conflict(reason) }
     }
-    const isAgain = submission.trigger === "regenerate-message"
-    if (index === last) return { index, plan: joinPlan(conversation, message.id, known.turnId, isAgain) }
-    next = index + 1
+    if (known === undefined) content ??= text
+    else if (index < last) [next, content] = [index + 1, undefined]
+    else return { index, plan: joinPlan(conversation, id, known.turnId, trigger === "regenerate-message") }
   }
   const count = last + 1 - next
   if (count > maxNew) return { index: next, plan: invalid(`messages: ${count} are new; the limit is ${maxNew}`) }
-  return { index: next, plan: sendPlan(conversation, messages[next]!.id, texts[next - begin]!, done) }
+  return { index: next, plan: sendPlan(conversation, messages[next]!.id, content!, done) }
 }
-
-const replyOf = ({ requestId }: RequestPart, { approved, reason }: Decision): Reply => ({
-  requestId,
-  answer: reason === undefined ? approved : { approved, reason }
-})
 
 const assistantPlan = (conversation: Conversation, { messages, trigger }: Submission, index: number): Plan => {
   const last = messages[index]!
@@ -193,7 +182,8 @@ const assistantPlan = (conversation: Conversation, { messages, trigger }: Submis
     }
     const decision = reason === undefined ? { approved } : { approved, reason }
     decisions.set(request.seq, decision)
-    if (request.status === "pending") replies.push(replyOf(request, decision))
+    const answer = reason === undefined ? approved : decision
+    if (request.status === "pending") replies.push({ requestId: request.requestId, answer })
   }
   const target = { turnId: message.turnId, decisions, client }
   return replies.length === 0 ? { is: "attach", target } : { is: "answer", replies, target }

@@ -103,14 +103,13 @@ const parsed = (text: string): unknown => {
 const inputOf = ({ args, argsText }: Call): unknown =>
   args !== undefined ? args : argsText === undefined ? {} : parsed(argsText)
 
-const noAnswer = "The turn ended without an answer"
-
 const approvalOf = ({ approvalId, request }: Shown, descriptor: unknown): Approval | undefined => {
   if (request === undefined) return undefined
   const { approved = false, description, reason, status } = request
   const asked = { id: approvalId, descriptor: descriptor ?? undefined, requestReason: description }
   if (status === "answered") return given<Approval>({ ...asked, approved, reason })
-  return given<Approval>(status === "expired" ? { ...asked, approved: false, reason: noAnswer } : asked)
+  const expired = { approved: false, reason: "The turn ended without an answer" }
+  return given<Approval>(status === "expired" ? { ...asked, ...expired } : asked)
 }
 
 /** A call of a tool, or what stands for it. */
@@ -121,22 +120,22 @@ const toolUi = (tool: Call, shown: Shown, isEnded: boolean): UiPart => {
   const { request, toolCallId } = shown
   const call = { type: "dynamic-tool", toolName: tool.name, toolCallId, providerExecuted: true } as const
   const approval = approvalOf(shown, shown.part.type === "approval" ? undefined : safe(request?.details))
-  const hasEnded = isEnded || tool.error !== undefined || tool.result !== undefined
-  if (!hasEnded && request === undefined && tool.args === undefined) {
+  const hasOutcome = tool.error !== undefined || tool.result !== undefined
+  if (!isEnded && !hasOutcome && request === undefined && tool.args === undefined) {
     return { ...call, state: "input-streaming", ...(tool.argsText && { rawInput: tool.argsText }) }
   }
   const written = { ...call, input: safe(inputOf(tool)) }
-  const isDenied = approval?.approved === false
   // A denial is final, whatever the agent says of the call.
-  if (isDenied && request?.status === "answered") return { ...written, state: "output-denied", approval }
+  const isFinal = request?.status === "answered" || (isEnded && !hasOutcome)
+  if (approval?.approved === false && isFinal) return { ...written, state: "output-denied", approval }
   const approved = approval?.approved === true && { approval }
-  if (tool.error !== undefined) {
-    return { ...written, state: "output-error", errorText: tool.error.message, ...approved }
+  if (isEnded || hasOutcome) {
+    const noOutcome = hasOutcome ? undefined : "The turn ended before the tool"
+    const errorText = tool.error?.message ?? noOutcome
+    return errorText === undefined
+      ? { ...written, state: "output-available", output: safe(tool.result), ...approved }
+      : { ...written, state: "output-error", errorText, ...approved }
   }
-  if (tool.result !== undefined)
-    return { ...written, state: "output-available", output: safe(tool.result), ...approved }
-  if (isEnded && isDenied) return { ...written, state: "output-denied", approval }
-  if (isEnded) return { ...written, state: "output-error", errorText: "The turn ended before the tool", ...approved }
   if (approval === undefined) return { ...written, state: "input-available" }
   return { ...written, state: approved ? "approval-responded" : "approval-requested", approval }
 }
@@ -210,15 +209,18 @@ export class Parts {
   }
 }
 
-/** What a part is shown as. `isLast` is whether no other part has started after it. */
-export const uiOf = (shown: Shown, status: AgentMessage["status"], isLast: boolean): UiPart => {
+/** What a part of a message is shown as. */
+export const uiOf = (shown: Shown, { parts, status }: AgentMessage): UiPart => {
   const { part, request } = shown
   const isEnded = (status !== undefined && status !== "running") || request?.status === "expired"
   switch (part.type) {
     case "text":
     case "reasoning":
       // A text without an id continues until another part begins.
-      return textUi(part, part.inProgress === true || (part.id === undefined && isLast && status === "running"))
+      return textUi(
+        part,
+        part.inProgress === true || (part.id === undefined && part === parts.at(-1) && status === "running")
+      )
     case "tool":
       return toolUi(part, shown, isEnded)
     case "approval": {
@@ -282,11 +284,6 @@ export const shownIn = ({ parts }: AgentMessage, { from, to }: Pick<Segment, "fr
   return [...new Set(parts.slice(from, to).map(part => all.add(part)))]
 }
 
-const partsOf = (message: AgentMessage, segment: Segment): ReadonlyArray<UiPart> => {
-  const last = message.parts.at(-1)
-  return shownIn(message, segment).map(each => uiOf(each, message.status, each.part === last))
-}
-
 /**
  * The id of the user's message that starts a turn, and that of the answer to a question. A key of the service is none: the
  * client sends its history again, and may send no such key.
@@ -300,7 +297,7 @@ const agentMessages = (message: AgentMessage): ReadonlyArray<UiMessage> => {
   return segments.flatMap((segment, index): ReadonlyArray<UiMessage> => {
     const isLast = index === segments.length - 1
     const metadata = { ...startOf(message, segment), ...(isLast && endOf(message)) }
-    const parts = partsOf(message, segment)
+    const parts = shownIn(message, segment).map(shown => uiOf(shown, message))
     // A turn that has shown nothing yet is no message.
     const shown: ReadonlyArray<UiMessage> =
       parts.length === 0 && (metadata.status ?? "completed") === "completed"

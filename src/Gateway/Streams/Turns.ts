@@ -121,13 +121,9 @@ export class Turns {
    * Returns whether there was such a turn; none if the thread was not used before.
    */
   stop(caller: Caller, thread: Named, turnId?: string): Effect.Effect<Option.Option<boolean>, Failed> {
-    return Effect.gen(this, function* () {
-      const found = yield* this.found(caller, thread)
-      if (Option.isNone(found)) return Option.none()
-      const turn = { sessionId: found.value, ...(turnId === undefined ? {} : { turnId }) }
-      const stopped = this.clients.execute(caller, { type: "interrupt_turn", id: this.protocol, ...turn })
-      return Option.some(yield* unlessOver(stopped))
-    })
+    const request = { type: "interrupt_turn", id: this.protocol, ...(turnId === undefined ? {} : { turnId }) } as const
+    const stop = (sessionId: string) => unlessOver(this.clients.execute(caller, { ...request, sessionId }))
+    return Effect.flatMap(this.found(caller, thread), Effect.transposeMapOption(stop))
   }
 
   /**
@@ -167,12 +163,10 @@ export class Turns {
   }
 
   private found(caller: Caller, thread: Named): Effect.Effect<Option.Option<string>, Failed> {
+    const found = this.threads.find(caller, thread.id)
     return Effect.flatMap(
-      this.threads.find(caller, thread.id),
-      Option.match({
-        onNone: () => Effect.succeedNone,
-        onSome: session => Effect.asSome(ofAgent(session, thread))
-      })
+      found,
+      Effect.transposeMapOption(session => ofAgent(session, thread))
     )
   }
 
