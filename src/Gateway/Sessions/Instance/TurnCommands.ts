@@ -293,16 +293,19 @@ export class TurnCommands {
   }
 
   /** Ends the turn of a run that is recorded, unless it has ended, or withdraws the message of one that waits. */
-  private interruptRun(run: ClientRun) {
+  private interruptRun(run: ClientRun): Effect.Effect<string, CommandError> {
     return Effect.gen(this, function* () {
       const announced = this.announced.get(run.id)
       // Before the run is looked up, as it may be recorded in the meantime.
       announced?.withdraw()
       const recorded = yield* this.commands.turnOf(run)
-      if (recorded === undefined && announced !== undefined) return announced.turnId
+      const known = recorded ?? announced?.turnId
+      if (known === undefined)
+        return yield* new SessionConflict({ message: `There is no run ${JSON.stringify(run.id)}` })
+      if (recorded == null || !this.session.state.turns.open.has(recorded)) return known
       this.announced.delete(run.id)
-      if (recorded == null) return yield* new SessionConflict({ message: `There is no run ${JSON.stringify(run.id)}` })
-      return this.session.state.turns.open.has(recorded) ? yield* this.interrupt({}, recorded) : recorded
+      // Without an instance it ends too.
+      return yield* Effect.catchTag(this.interrupt({}, recorded), "SessionNotActive", () => Effect.succeed(recorded))
     })
   }
 
