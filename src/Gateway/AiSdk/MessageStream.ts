@@ -25,6 +25,8 @@ export class MessageStream {
   private parts = new Parts()
   /** What the client has. */
   private readonly sent = new Map<Shown, UiPart>()
+  /** Those that {@link mayChange}. */
+  private readonly open = new Set<Shown>()
   /** The parts that have changed since the last chunks, with what was added to a text if nothing else has changed. */
   private readonly changed = new Map<Shown, string | undefined>()
   /** Whether a part has started since then, also in the message of another turn. It completes an open one with its id. */
@@ -88,11 +90,11 @@ export class MessageStream {
 
   /** The chunks of all changes; undefined if there are none that the client could follow. */
   private changes(): ReadonlyArray<Chunk> | undefined {
-    const { changed, message, sent } = this
+    const { changed, message } = this
     // A conversation that has become too long loses its oldest parts.
     if (this.handled > 0 && message.parts[0] !== this.first) return undefined
     if (this.hasStarted || message.status !== "running") {
-      for (const [shown, ui] of sent) if (mayChange(shown, ui) && !changed.has(shown)) changed.set(shown, undefined)
+      for (const shown of this.open) if (!changed.has(shown)) changed.set(shown, undefined)
     }
     this.take()
     return this.updates(true)
@@ -111,8 +113,7 @@ export class MessageStream {
     // From the first part on if there is no question before it, or if that is dropped too.
     this.handled = this.message.parts.findIndex(({ seq }) => seq === this.segment.after) + 1
     this.parts = new Parts()
-    this.sent.clear()
-    this.changed.clear()
+    for (const known of [this.sent, this.open, this.changed]) known.clear()
     yield { type: "reset-step" }
     this.take()
     yield* this.updates(true)!
@@ -140,6 +141,8 @@ export class MessageStream {
     const after = this.uiOf(shown)
     const chunks = chunksOf({ key, before: this.sent.get(shown), after, added, isOpen })
     this.sent.set(shown, after)
+    if (mayChange(shown, after)) this.open.add(shown)
+    else this.open.delete(shown)
     if (part.type !== "tool" || !part.inProgress || part.progress === shown.progress) return chunks
     shown.progress = part.progress
     // No message keeps it.
@@ -161,9 +164,6 @@ export class MessageStream {
 
   /** Whether a person is asked and has not decided. */
   private get isAsked(): boolean {
-    if (this.fold.conversation.waiting.length === 0) return false
-    return [...this.sent.keys()].some(
-      ({ part, request = part }) => isPending(request) && !this.decisions.has(request.seq)
-    )
+    return [...this.open].some(({ part, request = part }) => isPending(request) && !this.decisions.has(request.seq))
   }
 }
