@@ -3,7 +3,6 @@ import { hash } from "node:crypto"
 import { Option, Schema } from "effect"
 import { isObject } from "../base/Json/Parsing.ts"
 import {
-  type AgentMessage,
   type Conversation,
   ownKey,
   type Part,
@@ -260,7 +259,3 @@ export const snapshots = (
     first !== undefined && hasThoughts ? [{ id: first.id, role: "reasoning", content: "" } as const] : []
   return [snapshot(placeholders), snapshot(messages)]
 }
-
-/** The agent's message of a turn. */
-export const messageOfTurn = ({ messages }: Conversation, turnId: string): AgentMessage | undefined =>
-  messages.findLast((message): message is AgentMessage => message.role === "agent" && message.turnId === turnId)

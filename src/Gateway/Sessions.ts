@@ -4,6 +4,7 @@
 import { Context, type Effect, type Redacted, Schema, type Scope } from "effect"
 import { ownKey } from "../Client/Conversation/Conversation.ts"
 import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
+import type { SetOperation } from "../Kv/Write.ts"
 import type { AgentPlatformConnectionError, FileCallError } from "../Upstream/AgentPlatform.ts"
 import type { FileContent, FileEntry, FileIteration } from "../Upstream/Workspace.ts"
 import type { AnswerOf } from "./Protocol/Answer.ts"
@@ -49,7 +50,10 @@ export interface Caller {
   readonly run?: ClientRun
   /** Whether the caller is another node that has subscribers to the session. `get` keeps that in mind for a while. */
   readonly hasSubscribers?: boolean
-  /** Whether `get` waits until the messages that are on their way are recorded, or have failed. */
+  /**
+   * Whether `get` waits until the messages that are on their way are recorded, or have failed. From then on {@link run} can
+   * be interrupted.
+   */
   readonly awaitsMessages?: boolean
   /** Whether the caller gets a session to follow its turn. */
   readonly resumes?: boolean
@@ -196,9 +200,15 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
   {
     /**
      * Creates a session, with an id of the caller's if one is given: the time of its creation in 12 hexadecimal digits,
-     * which may differ from that of this node by a minute, and 24 random digits.
+     * which may differ from that of this node by a minute, and 24 random digits. `also` is an entry that is written with
+     * the session: both, or neither.
      */
-    readonly create: (caller: Caller, request: CreateSession, id?: string) => Effect.Effect<Session, CreationError>
+    readonly create: (
+      caller: Caller,
+      request: CreateSession,
+      id?: string,
+      also?: (sessionId: string) => SetOperation
+    ) => Effect.Effect<Session, CreationError>
     /** A page of sessions. It may have fewer than `limit` although others follow. */
     readonly list: (
       caller: Caller,

@@ -13,17 +13,15 @@ import { RunAgentInput, RunId, ThreadId } from "./Input.ts"
 
 const RunPath = Schema.Struct({ agentType: Name, threadId: ThreadId, runId: RunId })
 
-const EventStream = EventStreamText.annotations({
-  description: "Server-Sent Events: each `data` is an event of AG-UI 1.0."
-})
-
 /** AG-UI, under any prefix. */
 export const AgUiRoutes = HttpApiGroup.make("agUi")
   .add(
     HttpApiEndpoint.post("run", "/ag-ui/:agentType")
       .setPath(Schema.Struct({ agentType: Name }))
       .setPayload(RunAgentInput)
-      .addSuccess(EventStream)
+      .addSuccess(
+        EventStreamText.annotations({ description: "Server-Sent Events: each `data` is an event of AG-UI 1.0." })
+      )
       .middleware(HistoryBody)
       .annotate(OpenApi.Transform, Description.run)
       .annotate(RouteKind, "stream")

@@ -5,15 +5,19 @@ import { NotFound } from "../../Http/ApiError.ts"
 import * as Reply from "../../Http/Reply.ts"
 import { runReceipt } from "../Sessions.ts"
 import { asCaller } from "../Streams/Caller.ts"
+import type { Target } from "../Streams/Plan.ts"
 import * as Turns from "../Streams/Turns.ts"
 import { AgUi } from "./Endpoints.ts"
-import { isEmpty, planOf } from "./Plan.ts"
-import { encodingOf } from "./RunStream.ts"
+import { planOf } from "./Plan.ts"
+import { encodingOf } from "./Runs.ts"
 
 const headers = { "cache-control": "no-store", "x-accel-buffering": "no", [continuingHeader]: "true" }
 
 const unknown = (what: "run" | "thread", name: string) =>
   new NotFound({ error: `There is no ${what} ${JSON.stringify(name)}` })
+
+/** A run by its name alone. */
+const runOf = (id: string) => ({ id, digest: "" })
 
 const make = Effect.gen(function* () {
   const turns = yield* Turns.make("ag_ui")
@@ -22,8 +26,8 @@ const make = Effect.gen(function* () {
   return AgUi.of({
     run: ({ incoming, path: { agentType }, payload: input }) =>
       asCaller(incoming, caller => {
-        const { messages, runId, state, threadId } = input
-        const submitted = turns.submit(caller, { id: threadId, agentType }, (conversation, sessionId) =>
+        const { runId, threadId } = input
+        const planning: Turns.Planning<Target> = (conversation, sessionId) =>
           sessionId === undefined
             ? Effect.succeed(planOf(input, { conversation, answered: new Set(), run: undefined }))
             : Effect.map(
@@ -33,41 +37,19 @@ const make = Effect.gen(function* () {
                 }),
                 known => planOf(input, { conversation, ...known })
               )
-        )
-        return turns.stream(
-          incoming,
-          submitted,
-          headers,
-          ({ isJoined, sessionId, target }, conversation, subscription) =>
-            Effect.map(histories.answered(caller, sessionId, conversation), answered =>
-              encodingOf(
-                {
-                  threadId,
-                  runId,
-                  turnId: target.turnId,
-                  messages,
-                  answered,
-                  hasState: isJoined !== true || !isEmpty(state)
-                },
-                conversation,
-                histories.use(subscription, Effect.succeed)
-              )
-            )
+        const submitted = turns.submit({ ...caller, run: runOf(runId) }, { id: threadId, agentType }, planning)
+        return turns.stream(incoming, submitted, headers, (conversation, followed, subscription) =>
+          Effect.map(histories.answered(caller, followed.sessionId, conversation), answered =>
+            encodingOf(input, followed, answered, conversation, histories.use(subscription, Effect.succeed))
+          )
         )
       }),
     stop: ({ incoming, path: { agentType, runId, threadId } }) =>
       asCaller(incoming, caller =>
         Effect.gen(function* () {
-          const thread = { id: threadId, agentType }
-          // The message of the run may not be recorded yet.
-          const found = yield* turns.stop({ ...caller, run: { id: runId, digest: "" } }, thread)
-          if (Option.isNone(found)) return yield* unknown("thread", threadId)
-          const [sessionId, isStopped] = found.value
-          if (isStopped) return Reply.empty(204)
-          const turnId = (yield* histories.receipt(caller, sessionId, runReceipt(runId)))?.turnId
-          if (turnId == null) return yield* unknown("run", runId)
-          yield* turns.stop(caller, thread, turnId)
-          return Reply.empty(204)
+          const stopped = yield* turns.stop({ ...caller, run: runOf(runId) }, { id: threadId, agentType })
+          if (Option.isNone(stopped)) return yield* unknown("thread", threadId)
+          return stopped.value ? Reply.empty(204) : yield* unknown("run", runId)
         })
       )
   })

@@ -8,11 +8,9 @@ import { type AgUiEvent, given } from "../../AgUi/Protocol.ts"
 import type {
   AgentMessage,
   Conversation,
+  Message,
   Part,
-  PlanPart,
   StepPart,
-  SubagentPart,
-  TextPart,
   ToolPart
 } from "../../Client/Conversation/Conversation.ts"
 import * as Fold from "../../Client/Conversation/Fold.ts"
@@ -30,6 +28,11 @@ interface Known {
   text: string
   /** Of a tool, a step or a subagent. */
   name: string
+}
+
+const textOf = (part: Part): string => {
+  if (part.type === "tool") return Messages.argumentsOf(part)
+  return part.type === "text" || part.type === "reasoning" ? part.text : ""
 }
 
 /** The events that become `CUSTOM` events. Their value is the event without its envelope. */
@@ -78,7 +81,8 @@ const isComplete = (part: Part, message: AgentMessage | undefined): boolean => {
 
 /** Translates the events of a session for one client, from a state of its conversation on. */
 export class Translation {
-  private readonly fold: Fold.Fold
+  /** What is kept of the conversation. */
+  readonly fold: Fold.Fold
   private readonly known = new Map<Part, Known>()
   /** The ids of messages other than results, in the order in which the client has them. */
   private readonly order: Set<string>
@@ -99,7 +103,7 @@ export class Translation {
     this.fold = Fold.resume(reduced(conversation))
     for (const message of this.fold.conversation.messages) {
       if (message.role === "user") continue
-      for (const part of message.parts) if (!isComplete(part, message)) this.learn(part, message)
+      for (const part of message.parts) if (!isComplete(part, message)) this.learn(part, message, true)
     }
     this.order = new Set(this.ids())
   }
@@ -107,11 +111,6 @@ export class Translation {
   /** The conversation, in which the parts of messages that were complete at the start are missing. */
   get conversation(): Conversation {
     return this.fold.conversation
-  }
-
-  /** What is kept of the conversation, in characters. */
-  get characters(): number {
-    return this.fold.size
   }
 
   /** The starts of what is in progress, without content. */
@@ -135,9 +134,9 @@ export class Translation {
     if (!isUsual) this.endComplete(undefined)
     if (event.type === "state_snapshot") {
       this.hasState = true
-      this.events.push({ type: "STATE_SNAPSHOT", snapshot: event.state })
+      this.send({ type: "STATE_SNAPSHOT", snapshot: event.state })
     } else if (event.type === "state_delta" && this.hasState && isPatch(event.patch)) {
-      this.events.push({ type: "STATE_DELTA", delta: event.patch })
+      this.send({ type: "STATE_DELTA", delta: event.patch })
     } else if (event.type === "state_delta" || customTypes.has(event.type)) this.events.push(custom(event))
     return this.take()
   }
@@ -164,33 +163,25 @@ export class Translation {
     return events
   }
 
-  private learn(part: Part, message: AgentMessage | undefined): Known {
-    const isTool = part.type === "tool"
-    const known: Known = {
-      message,
-      isOpen: false,
-      isWritten: isTool && "args" in part,
-      text: isTool ? Messages.argumentsOf(part) : part.type === "text" || part.type === "reasoning" ? part.text : "",
-      name: isTool ? part.name : ""
-    }
+  /** `isKnown` is whether the client has what there is of the part. */
+  private learn(part: Part, message: AgentMessage | undefined, isKnown: boolean): Known {
+    const [isWritten, name] = part.type === "tool" ? [isKnown && "args" in part, part.name] : [false, ""]
+    const known: Known = { message, isOpen: false, isWritten, text: isKnown ? textOf(part) : "", name }
     this.known.set(part, known)
     return known
   }
 
   /** What the client knows of a part: nothing if the event has started it. */
   private knownOf(part: Part): Known {
-    const known = this.known.get(part)
-    if (known !== undefined) return known
-    const message = this.conversation.messages.findLast(
-      (message): message is AgentMessage => message.role === "agent" && message.parts.at(-1) === part
-    )
-    return Object.assign(this.learn(part, message), { isWritten: false, text: "" })
+    const ofPart = (message: Message): message is AgentMessage =>
+      message.role === "agent" && message.parts.at(-1) === part
+    return this.known.get(part) ?? this.learn(part, this.conversation.messages.findLast(ofPart), false)
   }
 
   private user(event: Extract<SessionEvent, { readonly type: "turn_started" }>): void {
     const results = Messages.resultsIn(given({ clientMessageId: event.clientMessageId, text: event.content ?? "" }))
     for (const { content, id, toolCallId } of results ?? []) {
-      this.events.push({ type: "TOOL_CALL_RESULT", messageId: id, toolCallId, role: "tool", content })
+      this.send({ type: "TOOL_CALL_RESULT", messageId: id, toolCallId, role: "tool", content })
     }
     if (results !== undefined) return
     const messageId = this.names.user(event)
@@ -204,48 +195,21 @@ export class Translation {
   }
 
   private change(part: Part, event: SessionEvent): void {
-    if (part.type === "tool") return this.tool(part, event)
-    if (part.type === "plan") return this.plan(part)
     const known = this.knownOf(part)
+    if (part.type === "tool") return this.tool(part, known, event)
     if (!known.isOpen) this.start(part, known)
-    if (part.type === "text" || part.type === "reasoning") this.text(part, known, event)
-  }
-
-  private start(part: Part, known: Known): void {
-    const { events, names } = this
-    const messageId = names.message(part)
-    known.isOpen = true
-    if (part.type === "text" || part.type === "reasoning" || part.type === "tool") this.order.add(messageId)
-    if (part.type === "text") events.push({ type: "TEXT_MESSAGE_START", messageId, role: "assistant" })
-    else if (part.type === "reasoning") {
-      events.push(
-        { type: "REASONING_START", messageId },
-        { type: "REASONING_MESSAGE_START", messageId, role: "reasoning" }
-      )
-    } else if (part.type === "tool") {
-      known.isWritten = false
-      known.name = part.name
-      const call = { toolCallId: names.call(part), toolCallName: part.name }
-      events.push({ type: "TOOL_CALL_START", ...call, parentMessageId: messageId })
-    } else if (part.type === "step") this.startStep(part, known)
-    else if (part.type === "subagent") this.startSubagent(part, known)
-  }
-
-  private text(part: TextPart, known: Known, event: SessionEvent): void {
-    const messageId = this.names.message(part)
+    if (part.type !== "text" && part.type !== "reasoning") return
     let delta: string | undefined
     if (event.type === "text_delta" || event.type === "thinking_delta") delta = event.text
     else if (part.text.startsWith(known.text)) delta = part.text.slice(known.text.length)
     known.text = part.text
+    const type = part.type === "text" ? "TEXT_MESSAGE_CONTENT" : "REASONING_MESSAGE_CONTENT"
     if (delta === undefined) this.isDifferent = true
-    else if (delta !== "") {
-      const type = part.type === "text" ? "TEXT_MESSAGE_CONTENT" : "REASONING_MESSAGE_CONTENT"
-      this.events.push({ type, messageId, delta })
-    }
+    else if (delta !== "") this.send({ type, messageId: this.names.message(part), delta })
   }
 
-  private tool(part: ToolPart, event: SessionEvent): void {
-    const known = this.knownOf(part)
+  private tool(part: ToolPart, known: Known, event: SessionEvent): void {
+    const toolCallId = this.names.call(part)
     const isWriting = event.type === "tool_call_delta" && !("args" in part)
     // A second start gives a call another name.
     const isRenamed = known.name !== part.name
@@ -253,56 +217,26 @@ export class Translation {
     if (!known.isOpen && (isRenamed || isWriting || !known.isWritten)) this.start(part, known)
     if (isWriting) {
       known.text += event.text
-      this.events.push({ type: "TOOL_CALL_ARGS", toolCallId: this.names.call(part), delta: event.text })
+      this.send({ type: "TOOL_CALL_ARGS", toolCallId, delta: event.text })
     }
     const result = Messages.resultOf(part)
     if (event.type === "tool_call" || result !== undefined) this.completeTool(part, known)
     if (result === undefined) return
     this.known.delete(part)
-    this.events.push({
-      type: "TOOL_CALL_RESULT",
-      messageId: this.names.result(part),
-      toolCallId: this.names.call(part),
-      role: "tool",
-      ...result
-    })
+    const messageId = this.names.result(part)
+    this.send({ type: "TOOL_CALL_RESULT", messageId, toolCallId, role: "tool", ...result })
   }
 
   /** Sends what is missing of a call whose arguments are complete. */
   private completeTool(part: ToolPart, known: Known): void {
-    const toolCallId = this.names.call(part)
     const text = Messages.argumentsOf(part)
     if (known.isOpen && text.startsWith(known.text)) {
       const delta = text.slice(known.text.length)
-      if (delta !== "") this.events.push({ type: "TOOL_CALL_ARGS", toolCallId, delta })
+      if (delta !== "") this.send({ type: "TOOL_CALL_ARGS", toolCallId: this.names.call(part), delta })
     } else if (!Messages.isSameJson(known.text, text)) this.isDifferent = true
     known.text = text
     this.close(part, known)
     known.isWritten = true
-  }
-
-  private plan(part: PlanPart): void {
-    const messageId = this.names.message(part)
-    this.order.add(messageId)
-    const content = { plan: part.plan ?? null }
-    this.events.push({ type: "ACTIVITY_SNAPSHOT", messageId, activityType: Messages.planActivity, content })
-  }
-
-  /** The client refuses two open steps of one name. */
-  private startStep(part: StepPart, known: Known): void {
-    const title = part.title ?? part.stepId
-    known.name = [title, `${title} (${part.stepId})`].find(name => !this.steps.has(name)) ?? `${title} (${part.seq})`
-    this.steps.add(known.name)
-    this.events.push({ type: "STEP_STARTED", stepName: known.name })
-  }
-
-  /** The client refuses a second subagent with the same id. */
-  private startSubagent(part: SubagentPart, known: Known): void {
-    const { agentType, subagentId, task } = part
-    known.name = this.subagents.has(subagentId) ? `${subagentId}-${this.names.message(part)}` : subagentId
-    this.subagents.add(known.name)
-    const members = { subagentRunId: known.name, name: agentType ?? "subagent", description: task }
-    this.events.push({ type: "SUBAGENT_STARTED", ...given(members as { subagentRunId: string; name: string }) })
   }
 
   private endComplete(except: Part | undefined): void {
@@ -313,21 +247,69 @@ export class Translation {
     }
   }
 
+  private start(part: Part, known: Known): void {
+    const messageId = this.names.message(part)
+    known.isOpen = true
+    if (Messages.isMessage(part)) this.order.add(messageId)
+    switch (part.type) {
+      case "text":
+        return this.send({ type: "TEXT_MESSAGE_START", messageId, role: "assistant" })
+      case "reasoning":
+        this.send({ type: "REASONING_START", messageId })
+        return this.send({ type: "REASONING_MESSAGE_START", messageId, role: "reasoning" })
+      case "tool": {
+        Object.assign(known, { isWritten: false, name: part.name })
+        const call = { toolCallId: this.names.call(part), toolCallName: part.name }
+        return this.send({ type: "TOOL_CALL_START", ...call, parentMessageId: messageId })
+      }
+      case "plan": {
+        const content = { plan: part.plan ?? null }
+        return this.send({ type: "ACTIVITY_SNAPSHOT", messageId, activityType: Messages.planActivity, content })
+      }
+      case "step": {
+        known.name = this.stepName(part)
+        this.steps.add(known.name)
+        return this.send({ type: "STEP_STARTED", stepName: known.name })
+      }
+      case "subagent": {
+        const { agentType: name = "subagent", subagentId, task } = part
+        // The client refuses a second subagent with the same id.
+        known.name = this.subagents.has(subagentId) ? `${subagentId}-${messageId}` : subagentId
+        this.subagents.add(known.name)
+        const description = task === undefined ? {} : { description: task }
+        return this.send({ type: "SUBAGENT_STARTED", subagentRunId: known.name, name, ...description })
+      }
+    }
+  }
+
+  /** The client refuses two open steps of one name. */
+  private stepName({ seq, stepId, title = stepId }: StepPart): string {
+    return [title, `${title} (${stepId})`].find(name => !this.steps.has(name)) ?? `${title} (${seq})`
+  }
+
   private close(part: Part, known: Known): void {
     if (!known.isOpen) return
     known.isOpen = false
-    const { events, names } = this
-    const messageId = names.message(part)
-    if (part.type === "text") events.push({ type: "TEXT_MESSAGE_END", messageId })
-    else if (part.type === "reasoning") {
-      events.push({ type: "REASONING_MESSAGE_END", messageId }, { type: "REASONING_END", messageId })
-    } else if (part.type === "tool") events.push({ type: "TOOL_CALL_END", toolCallId: names.call(part) })
-    else if (part.type === "step") {
-      this.steps.delete(known.name)
-      events.push({ type: "STEP_FINISHED", stepName: known.name })
-    } else if (part.type === "subagent") {
-      const result = part.result == null ? {} : { result: part.result }
-      events.push({ type: "SUBAGENT_FINISHED", subagentRunId: known.name, ...result })
+    const messageId = this.names.message(part)
+    switch (part.type) {
+      case "text":
+        return this.send({ type: "TEXT_MESSAGE_END", messageId })
+      case "reasoning":
+        this.send({ type: "REASONING_MESSAGE_END", messageId })
+        return this.send({ type: "REASONING_END", messageId })
+      case "tool":
+        return this.send({ type: "TOOL_CALL_END", toolCallId: this.names.call(part) })
+      case "step":
+        this.steps.delete(known.name)
+        return this.send({ type: "STEP_FINISHED", stepName: known.name })
+      case "subagent": {
+        const result = part.result == null ? {} : { result: part.result }
+        return this.send({ type: "SUBAGENT_FINISHED", subagentRunId: known.name, ...result })
+      }
     }
+  }
+
+  private send(event: AgUiEvent): void {
+    this.events.push(event)
   }
 }

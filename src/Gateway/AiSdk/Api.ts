@@ -16,12 +16,10 @@ const ChatId = described(
   "Chosen by the client: 1 to 256 characters. It names a session of the tenant, which is created on first use. The id of a session names that session."
 )
 
-const MessagePart = Schema.Record({ key: Schema.String, value: Schema.Unknown })
-
 const Message = Schema.Struct({
   id: ClientMessageId,
   role: Schema.Literal("system", "user", "assistant"),
-  parts: Schema.Array(MessagePart)
+  parts: Schema.Array(Schema.Record({ key: Schema.String, value: Schema.Unknown }))
 })
 
 /** The members of a submission. Others, such as those of the `body` of a transport, are ignored. */

@@ -1,27 +1,23 @@
 /** A request on the WebSocket of chats: where the stream of its message is written, as numbered chunks. */
 import { Deferred, FiberId, type Option } from "effect"
-import type { ApiError } from "../../Http/ApiError.ts"
 import type { Outlet } from "../../Http/Reply.ts"
 import { type Connection, textFrames } from "../../Http/WebSocket.ts"
 import type { ClientsShape } from "../Clients.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import { closeCodes } from "../Protocol/Codes.ts"
+import type { Failed } from "../Streams/Errors.ts"
 import type { EventStream } from "../Streams/EventStream.ts"
+import type { Thread } from "../Streams/Turns.ts"
 import type { Followed } from "./Chats.ts"
 import type { Form } from "./EventStream.ts"
 
 /** A frame that is no chunk. All answers but `start` end the request. */
 export type AnswerType = "start" | "end" | "no-active" | "error"
 
-const nothing = Buffer.alloc(0)
+type Tags = ClientsShape["tags"]
 
 /** The frame of an answer, which is counted as sent. */
-export const frameOf = (
-  { tags }: Pick<ClientsShape, "tags">,
-  requestId: string,
-  type: AnswerType,
-  errorText?: string
-): Buffer => {
+export const frameOf = (tags: Tags, requestId: string, type: AnswerType, errorText?: string): Buffer => {
   GatewayMetrics.sent.increment(`chat_${type}`, tags)
   return textFrames([Buffer.from(JSON.stringify({ type, requestId, errorText }))])
 }
@@ -29,32 +25,30 @@ export const frameOf = (
 /** One request of a connection. */
 export class ChatRequest implements Outlet {
   /** The turn that it follows; none if nothing runs. */
-  readonly followed = Deferred.unsafeMake<Option.Option<Followed>, ApiError>(FiberId.none)
+  readonly followed = Deferred.unsafeMake<Option.Option<Followed>, Failed>(FiberId.none)
   /** The connection itself limits how long a client may not read: a number that always changes. */
   readonly sent = Number.NaN
   /** How its stream is written. */
   readonly form: Form
-  private stream: EventStream | undefined
+  stream: EventStream | undefined
+  hasEnded = false
   private sequence = 0
-  private isOver = false
 
   constructor(
     readonly id: string,
-    readonly chatId: string,
+    readonly chat: Thread,
     private readonly connection: Connection,
-    private readonly clients: Pick<ClientsShape, "tags">,
-    private readonly onEnd: (request: ChatRequest, stream: EventStream | undefined) => void
+    private readonly tags: Tags,
+    /** Called at the end, and with a stream that comes after it. */
+    private readonly onEnd: () => void
   ) {
+    const chunkOf = (chunk: object) => ({ type: "chunk", requestId: id, sequence: this.sequence++, chunk })
     this.form = {
-      ping: nothing,
-      chunks: chunks => textFrames(Array.from(chunks, chunk => this.chunkOf(chunk))),
-      end: () => frameOf(clients, id, "end"),
-      failed: error => frameOf(clients, id, "error", error)
+      ping: Buffer.alloc(0),
+      chunks: chunks => textFrames(Array.from(chunks, chunk => Buffer.from(JSON.stringify(chunkOf(chunk))))),
+      end: () => frameOf(tags, id, "end"),
+      failed: error => frameOf(tags, id, "error", error)
     }
-  }
-
-  get hasEnded(): boolean {
-    return this.isOver
   }
 
   get unsent(): number {
@@ -64,45 +58,31 @@ export class ChatRequest implements Outlet {
   /** Begins to send the message. */
   follow(stream: EventStream): void {
     this.stream = stream
-    if (this.isOver) this.onEnd(this, stream)
+    if (this.hasEnded) this.onEnd()
     else stream.onOpen(this)
   }
 
-  /** To be called when the connection has room again. */
-  onRoom(): void {
-    if (!this.isOver) this.stream?.onDrain()
-  }
-
-  /** Ends the stream with the reason that the token has expired. */
-  expire(): void {
-    this.stream?.end("expired")
-  }
-
   answer(type: AnswerType, errorText?: string): void {
-    if (this.isOver) return
-    this.write(frameOf(this.clients, this.id, type, errorText))
+    if (this.hasEnded) return
+    this.write(frameOf(this.tags, this.id, type, errorText))
     if (type !== "start") this.end()
   }
 
   write(bytes: Uint8Array): void {
-    if (this.isOver || bytes.length === 0) return
+    if (this.hasEnded || bytes.length === 0) return
     this.connection.sendFrame(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length))
   }
 
   /** Ends the request. What the client has sent is carried out. */
   end(): void {
-    if (this.isOver) return
-    this.isOver = true
-    this.onEnd(this, this.stream)
+    if (this.hasEnded) return
+    this.hasEnded = true
+    this.onEnd()
   }
 
   /** Closes the connection, so that the client resumes all of its chats. */
   cut(): void {
     this.end()
     this.connection.close({ code: closeCodes.rateLimited.code, reason: closeCodes.rateLimited.name })
-  }
-
-  private chunkOf(chunk: object): Buffer {
-    return Buffer.from(JSON.stringify({ type: "chunk", requestId: this.id, sequence: this.sequence++, chunk }))
   }
 }

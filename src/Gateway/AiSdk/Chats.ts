@@ -1,25 +1,17 @@
 /** Chats: what their clients send, and the messages that they follow. A chat is a session, whose name is the chat's id. */
-import { Effect, Option, type Scope } from "effect"
+import { Effect, Option } from "effect"
 import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import * as Fold from "../../Client/Conversation/Fold.ts"
-import { type ApiError, Conflict, NotFound } from "../../Http/ApiError.ts"
-import type { Caller, Subscription } from "../Sessions.ts"
+import { Conflict, NotFound } from "../../Http/ApiError.ts"
+import type { Caller } from "../Sessions.ts"
 import { errorOf } from "../Streams/Errors.ts"
-import * as Turns from "../Streams/Turns.ts"
+import type * as Turns from "../Streams/Turns.ts"
+import { encodingOf, type Form } from "./EventStream.ts"
 import { MessageStream } from "./MessageStream.ts"
 import { type Done, endOf, type Submission, stepOf, type Target } from "./Submission.ts"
-import { messagesOf, segmentAfter, type UiMessage, type UiPart } from "./UiMessage.ts"
+import { messagesOf, type UiMessage } from "./UiMessage.ts"
 
 export type Followed = Turns.Followed<Target>
-
-/** Where the stream of a message begins. */
-export interface Beginning {
-  readonly stream: MessageStream
-  /** The parts of the message that the client has. */
-  readonly client: ReadonlyArray<UiPart> | undefined
-  /** What is kept of the conversation. */
-  readonly characters: () => number
-}
 
 /** The fold of a turn, without the messages of others that have ended. */
 const foldOf = (conversation: Conversation, turnId: string): Fold.Fold => {
@@ -29,84 +21,73 @@ const foldOf = (conversation: Conversation, turnId: string): Fold.Fold => {
   return Fold.resume({ ...conversation, messages })
 }
 
-/** Serves chats until the scope closes. */
-export const make: Effect.Effect<Chats, never, Turns.Needed | Scope.Scope> = Effect.map(
-  Turns.make("ai_sdk"),
-  turns => new Chats(turns)
-)
+/** Nothing is in progress in a chat that was deleted. */
+const unlessDeleted = <A>(found: Effect.Effect<Option.Option<A>, Turns.Failed>) =>
+  Effect.catchIf(
+    found,
+    error => errorOf(error) instanceof NotFound,
+    () => Effect.succeedNone
+  )
 
 /** The chats of all tenants. */
 export class Chats {
   constructor(readonly turns: Turns.Turns) {}
 
   /** Carries out what a client sends: its new messages, one after the other. */
-  submit(caller: Caller, chat: Turns.Thread, submission: Submission, done?: Done): Effect.Effect<Followed, ApiError> {
-    let index = endOf(submission)
+  submit(caller: Caller, chat: Turns.Thread, sent: Submission, done?: Done): Effect.Effect<Followed, Turns.Failed> {
+    let index = endOf(sent)
     const plan = (conversation: Conversation) =>
       Effect.sync(() => {
-        const step = stepOf(conversation, submission, done)
+        const step = stepOf(conversation, sent, done)
         index = step.index
         return step.plan
       })
-    return Effect.flatMap(Effect.mapError(this.turns.submit(caller, chat, plan), errorOf), followed =>
-      index < endOf(submission)
-        ? this.submit(caller, chat, submission, { index, ...followed.target })
-        : Effect.succeed(followed)
+    return Effect.flatMap(this.turns.submit(caller, chat, plan), followed =>
+      index < endOf(sent) ? this.submit(caller, chat, sent, { index, ...followed.target }) : Effect.succeed(followed)
     )
   }
 
   /** The turn in progress; none if nothing runs. */
-  resume(caller: Caller, chat: Turns.Thread): Effect.Effect<Option.Option<Followed>, ApiError> {
-    return Effect.gen(this, function* () {
-      const found = yield* this.turns.find({ ...caller, resumes: true }, chat)
-      if (Option.isNone(found)) return Option.none()
-      const { histories } = this.turns
-      const turnId = yield* histories.read(caller, found.value, ({ turns }) => Effect.succeed(turns.at(-1)))
-      return turnId === undefined ? Option.none() : Option.some({ sessionId: found.value, target: { turnId } })
-    }).pipe(
-      Effect.mapError(errorOf),
-      Effect.catchIf(
-        error => error instanceof NotFound,
-        () => Effect.succeedNone
-      )
+  resume(caller: Caller, chat: Turns.Thread): Effect.Effect<Option.Option<Followed>, Turns.Failed> {
+    const found = this.read({ ...caller, resumes: true }, chat, ({ turns }, sessionId) =>
+      Option.map(Option.fromNullable(turns.at(-1)), turnId => ({ sessionId, target: { turnId } }))
     )
+    return unlessDeleted(Effect.map(found, Option.flatten))
   }
 
-  /** Begins the stream of a message, which keeps a part of the conversation. */
-  readonly beginning =
-    ({ session: { id, tenant } }: Subscription, { after, client, decisions, turnId }: Target) =>
-    (conversation: Conversation): Effect.Effect<Beginning, Turns.Failed> =>
+  /** Writes the message of a turn. A part of the conversation is kept. */
+  readonly writing =
+    (form: Form): Turns.Writing<Target> =>
+    (conversation, { sessionId, target: { after, client, decisions, turnId } }, { session }) =>
       Effect.gen(this, function* () {
         const fold = foldOf(conversation, turnId)
-        const message = fold.turns.get(turnId)
-        if (message === undefined) return yield* new Conflict({ error: "The answer to this message is no longer kept" })
+        if (!fold.turns.has(turnId))
+          return yield* new Conflict({ error: "The answer to this message is no longer kept" })
         // A receipt does not say what was decided.
-        const answered = yield* this.turns.histories.answered({ tenant }, id, conversation)
+        const answered = yield* this.turns.histories.answered(session, sessionId, conversation)
         const unknown = [...answered].map(seq => [seq, undefined] as const)
-        const segment = after === undefined ? undefined : segmentAfter(message, after)
-        const stream = new MessageStream(fold, turnId, new Map([...unknown, ...(decisions ?? [])]), segment)
-        return { stream, client, characters: () => fold.size }
+        const stream = new MessageStream(fold, turnId, new Map([...unknown, ...(decisions ?? [])]), after)
+        return { encoding: encodingOf(stream, client, form), characters: () => fold.size }
       })
 
   /** Interrupts a turn, by default the one in progress, if it has not ended. */
-  stop(caller: Caller, chat: Turns.Thread, turnId?: string): Effect.Effect<void, ApiError> {
-    return this.turns.stop(caller, { id: chat.id }, turnId).pipe(
-      Effect.asVoid,
-      Effect.mapError(errorOf),
-      Effect.catchIf(
-        error => error instanceof NotFound,
-        () => Effect.void
-      )
-    )
+  stop(caller: Caller, { id }: Pick<Turns.Thread, "id">, turnId?: string): Effect.Effect<void, Turns.Failed> {
+    return Effect.asVoid(unlessDeleted(this.turns.stop(caller, { id }, turnId)))
   }
 
   /** The messages of a chat; none if it was never used. */
-  messages(caller: Caller, chat: Turns.Thread): Effect.Effect<ReadonlyArray<UiMessage>, ApiError> {
-    return Effect.gen(this, function* () {
-      const found = yield* this.turns.find(caller, chat)
-      if (Option.isNone(found)) return []
-      const { histories } = this.turns
-      return yield* histories.read(caller, found.value, conversation => Effect.succeed(messagesOf(conversation)))
-    }).pipe(Effect.mapError(errorOf))
+  messages(caller: Caller, chat: Turns.Thread): Effect.Effect<ReadonlyArray<UiMessage>, Turns.Failed> {
+    return Effect.map(
+      this.read(caller, chat, messagesOf),
+      Option.getOrElse(() => [])
+    )
+  }
+
+  private read<A>(caller: Caller, chat: Turns.Thread, of: (conversation: Conversation, sessionId: string) => A) {
+    const { histories } = this.turns
+    return Effect.flatMap(
+      this.turns.find(caller, chat),
+      Effect.transposeMapOption(id => histories.read(caller, id, conversation => Effect.succeed(of(conversation, id))))
+    )
   }
 }

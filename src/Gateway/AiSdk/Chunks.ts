@@ -44,16 +44,10 @@ const textChunks = ({ added, after, before, isOpen, key: id }: Change): Chunks |
   ]
 }
 
-/** The order of the states of a call. */
-const ranks: ReadonlyMap<string | undefined, number> = new Map([
-  ["input-streaming", 0],
-  ["input-available", 1],
-  ["approval-requested", 2],
-  ["approval-responded", 3],
-  ["output-available", 4],
-  ["output-error", 4],
-  ["output-denied", 4]
-])
+/** The states of a call in their order. The others are final. */
+const states = ["input-streaming", "input-available", "approval-requested", "approval-responded"]
+
+const rankOf = ({ state = "" }: UiPart): number => (states.includes(state) ? states.indexOf(state) : states.length)
 
 /** The arguments: more of their text, or the whole value. */
 const inputChunks = ({ added, after, before }: Change): Chunks | undefined => {
@@ -101,7 +95,7 @@ const toolChunks = (change: Change): Chunks | undefined => {
   const { after, before, isOpen } = change
   if (before !== undefined) {
     if (before.type !== "dynamic-tool" || before.toolCallId !== after.toolCallId) return undefined
-    if (!(ranks.get(before.state)! <= ranks.get(after.state)!)) return undefined
+    if (rankOf(before) > rankOf(after)) return undefined
     // After the last stream the client has only the text of the arguments, which continues.
     if (!isOpen && before.state === "input-streaming") return undefined
   }

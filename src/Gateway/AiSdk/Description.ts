@@ -38,7 +38,8 @@ const errors = {
   404: { description: "The chat was deleted.", example: { error: 'There is no session "chat-1"' } },
   409: {
     description: "The chat is with an agent of another type.",
-    example: { error: 'The session "chat-1" is with an agent of another type' }
+    example: { error: 'The session "chat-1" is with an agent of another type' },
+    headers: {}
   }
 }
 
@@ -63,7 +64,8 @@ export const send = operation({
     },
     409: {
       description: "A history is not rewritten, or the state of the chat does not allow the message.",
-      example: { error: 'The message "msg-1" was sent with another text, and a history is not rewritten' }
+      example: { error: 'The message "msg-1" was sent with another text, and a history is not rewritten' },
+      headers: {}
     }
   }
 })

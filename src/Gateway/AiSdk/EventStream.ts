@@ -7,8 +7,9 @@
 import { Effect } from "effect"
 import type { SessionEvent } from "../../Client/SessionModel.ts"
 import type { Encoding, Reason } from "../Streams/EventStream.ts"
-import type { Beginning } from "./Chats.ts"
 import type { Chunk } from "./Chunks.ts"
+import type { MessageStream } from "./MessageStream.ts"
+import type { UiPart } from "./UiMessage.ts"
 
 /** The header fields of the answer. */
 export const headers = {
@@ -45,8 +46,8 @@ const errors: { readonly [Why in Reason]?: string } = {
   expired: "The token has expired"
 }
 
-/** How a message is written from its beginning. */
-export const encodingOf = ({ client, stream }: Pick<Beginning, "client" | "stream">, form: Form): Encoding => {
+/** How a message is written from its beginning, for a client that has these parts of it. */
+export const encodingOf = (stream: MessageStream, client: ReadonlyArray<UiPart> | undefined, form: Form): Encoding => {
   const written = (chunks: Iterable<Chunk>): Uint8Array => {
     const bytes = form.chunks(chunks)
     return stream.isEnded ? Buffer.concat([bytes, form.end()]) : bytes

@@ -5,36 +5,30 @@ import * as Reply from "../../Http/Reply.ts"
 import type { Authentication } from "../Authentication.ts"
 import type { Settings } from "../Clients.ts"
 import { asCaller } from "../Streams/Caller.ts"
-import type * as Turns from "../Streams/Turns.ts"
-import * as Chats from "./Chats.ts"
+import * as Turns from "../Streams/Turns.ts"
+import { Chats, type Followed } from "./Chats.ts"
 import { AiSdk } from "./Endpoints.ts"
-import { encodingOf, headers, serverSentEvents } from "./EventStream.ts"
+import { headers, serverSentEvents } from "./EventStream.ts"
 import * as Socket from "./Socket.ts"
 
 const make = (settings: Settings) =>
   Effect.gen(function* () {
-    const chats = yield* Chats.make
+    const chats = new Chats(yield* Turns.make("ai_sdk"))
     const connect = yield* Socket.make(settings, chats)
+    const writing = chats.writing(serverSentEvents)
 
-    const stream = (incoming: Incoming, found: Effect.Effect<Chats.Followed, Turns.Failed>) =>
-      chats.turns.stream(incoming, found, headers, ({ target }, conversation, subscription) =>
-        Effect.map(chats.beginning(subscription, target)(conversation), begun => {
-          return { ...begun, encoding: encodingOf(begun, serverSentEvents) }
-        })
-      )
+    const stream = (incoming: Incoming, found: Effect.Effect<Followed, Turns.Failed>) =>
+      chats.turns.stream(incoming, found, headers, writing)
 
     return AiSdk.of({
       send: ({ incoming, path: { agentType }, payload: { id, ...submission } }) =>
         asCaller(incoming, caller => stream(incoming, chats.submit(caller, { agentType, id }, submission))),
       resume: ({ incoming, path }) =>
         asCaller(incoming, caller =>
-          Effect.flatMap(
-            chats.resume(caller, path),
-            Option.match({
-              onNone: () => Effect.succeed(Reply.empty(204)),
-              onSome: followed => stream(incoming, Effect.succeed(followed))
-            })
-          )
+          Effect.gen(function* () {
+            const found = yield* chats.resume(caller, path)
+            return Option.isNone(found) ? Reply.empty(204) : yield* stream(incoming, Effect.succeed(found.value))
+          })
         ),
       stop: ({ incoming, path }) => asCaller(incoming, caller => Effect.as(chats.stop(caller, path), Reply.empty(204))),
       messages: ({ incoming, path }) =>

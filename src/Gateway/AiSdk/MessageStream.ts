@@ -7,7 +7,7 @@ import * as Fold from "../../Client/Conversation/Fold.ts"
 import type { SessionEvent } from "../../Client/SessionModel.ts"
 import { isPending } from "../Streams/Inquiries.ts"
 import { type Chunk, chunksOf } from "./Chunks.ts"
-import { endOf, Parts, type Segment, type Shown, segmentsOf, startOf, type UiPart, uiOf } from "./UiMessage.ts"
+import { endOf, Parts, type Segment, type Shown, segmentAfter, startOf, type UiPart, uiOf } from "./UiMessage.ts"
 
 /** What a person has decided on a request for approval. */
 export type Decision = Required<Pick<RequestPart, "approved">> & Pick<RequestPart, "reason">
@@ -15,26 +15,31 @@ export type Decision = Required<Pick<RequestPart, "approved">> & Pick<RequestPar
 const isDelta = (event: SessionEvent): event is SessionEvent & { readonly text: string } =>
   event.type === "text_delta" || event.type === "thinking_delta" || event.type === "tool_call_delta"
 
+/** Whether a part may change without an event that names it: by the next part, or by the end of the turn. */
+const mayChange = ({ part, request }: Shown, { state }: UiPart): boolean =>
+  "inProgress" in part || isPending(request ?? part) || state === "streaming"
+
 /** The stream of one message. */
 export class MessageStream {
   private readonly message: AgentMessage
   private parts = new Parts()
   /** What the client has. */
   private readonly sent = new Map<Shown, UiPart>()
-  /** By the part of the conversation: a call also by the request for its approval. */
-  private readonly shown = new Map<Part, Shown>()
-  /** The parts that may change without an event that names them, by the next part or the end of the turn. */
+  /** Those that {@link mayChange}. */
   private readonly open = new Set<Shown>()
   /** The parts that have changed since the last chunks, with what was added to a text if nothing else has changed. */
-  private readonly touched = new Map<Part, string | undefined>()
-  private segment: Segment
+  private readonly changed = new Map<Shown, string | undefined>()
+  /** Whether a part has started since then, also in the message of another turn. It completes an open one with its id. */
+  private hasStarted = false
+  private readonly segment: Segment
   /** The number of the conversation's parts that the client has, and the first of them. */
   private handled: number
   private first: Part | undefined
-  private isOver = false
+  /** Whether the last chunks end the stream: the turn has ended, or a person is asked. */
+  isEnded = false
 
   /**
-   * Begins with a message of a turn that is in the conversation: the last one.
+   * Begins with a message of a turn that is in the conversation: the last one, or that after a question with a `seq`.
    *
    * @param decisions what persons have decided, by the `seq` of the request, which the agent may not have confirmed;
    *   undefined if it is not known what
@@ -43,37 +48,37 @@ export class MessageStream {
     private readonly fold: Fold.Fold,
     turnId: string,
     private readonly decisions: ReadonlyMap<number, Decision | undefined> = new Map(),
-    segment?: Segment
+    after?: number
   ) {
     this.message = fold.turns.get(turnId)!
-    this.segment = segment ?? segmentsOf(this.message).at(-1)!
+    this.segment = segmentAfter(this.message, after)
     this.handled = this.segment.from
-    this.first = this.message.parts[0]
-  }
-
-  /** Whether the last chunks end the stream: the turn has ended, or a person is asked. */
-  get isEnded(): boolean {
-    return this.isOver
   }
 
   /** Adds an event of the session. */
   add(event: SessionEvent): void {
-    const { fold, touched } = this
+    const { changed, fold } = this
     fold.touched = undefined
     Fold.add(fold, event)
     const part = fold.touched as Part | undefined
     if (part === undefined) return
-    const earlier = touched.has(part) ? touched.get(part) : ""
-    touched.set(part, isDelta(event) && earlier !== undefined ? earlier + event.text : undefined)
+    const shown = this.parts.of(part)
+    this.hasStarted ||= shown === undefined
+    if (shown === undefined) return
+    const earlier = changed.has(shown) ? changed.get(shown) : ""
+    changed.set(shown, isDelta(event) && earlier !== undefined ? earlier + event.text : undefined)
   }
 
   /** The first chunks: the start, and what a client lacks that has these parts of the message. */
   *begin(client: ReadonlyArray<UiPart> = []): Generator<Chunk> {
-    const { message, segment } = this
+    const { changed, message, segment } = this
     yield { type: "start", messageId: segment.id, messageMetadata: startOf(message, segment) }
-    const ours = [...this.take()]
-    for (const [index, shown] of ours.entries()) if (index < client.length) this.sent.set(shown, client[index]!)
-    yield* (client.length > ours.length ? undefined : this.updates(ours, false)) ?? this.again()
+    this.take()
+    const isLonger = client.length > changed.size
+    for (const [index, shown] of [...changed.keys()].entries()) {
+      if (index < client.length) this.sent.set(shown, client[index]!)
+    }
+    yield* (isLonger ? undefined : this.updates(false)) ?? this.again()
     yield* this.end()
   }
 
@@ -85,92 +90,71 @@ export class MessageStream {
 
   /** The chunks of all changes; undefined if there are none that the client could follow. */
   private changes(): ReadonlyArray<Chunk> | undefined {
-    const { message, open, shown, touched } = this
+    const { changed, message } = this
     // A conversation that has become too long loses its oldest parts.
     if (this.handled > 0 && message.parts[0] !== this.first) return undefined
-    const changed = new Set<Shown>()
-    // A part that begins, also in the message of another turn, completes an open one with the same id.
-    let mayComplete = message.status !== "running"
-    for (const part of touched.keys()) {
-      const known = shown.get(part)
-      if (known === undefined) mayComplete = true
-      else changed.add(known)
+    if (this.hasStarted || message.status !== "running") {
+      for (const shown of this.open) if (!changed.has(shown)) changed.set(shown, undefined)
     }
-    if (mayComplete) for (const each of open) changed.add(each)
-    for (const each of this.take()) changed.add(each)
-    return this.updates(changed)
+    this.take()
+    return this.updates(true)
   }
 
-  /** The chunks of parts that may have changed; undefined if there are none that the client could follow. */
-  private updates(changed: Iterable<Shown>, isOpen = true): ReadonlyArray<Chunk> | undefined {
-    const chunks = Array.from(changed, each => this.update(each, isOpen))
-    this.touched.clear()
+  /** The chunks of what has changed; undefined if there are none that the client could follow. */
+  private updates(isOpen: boolean): ReadonlyArray<Chunk> | undefined {
+    const chunks = Array.from(this.changed, ([shown, added]) => this.update(shown, added, isOpen))
+    this.changed.clear()
+    this.hasStarted = false
     return chunks.includes(undefined) ? undefined : chunks.flatMap(made => made!)
   }
 
   /** Sends the whole message again. The client drops its parts. */
   private *again(): Generator<Chunk> {
-    const { id } = this.segment
-    const from = segmentsOf(this.message).find(segment => segment.id === id)?.from ?? 0
-    this.segment = { ...this.segment, from }
-    this.handled = from
+    // From the first part on if there is no question before it, or if that is dropped too.
+    this.handled = this.message.parts.findIndex(({ seq }) => seq === this.segment.after) + 1
     this.parts = new Parts()
-    for (const known of [this.sent, this.shown, this.open, this.touched]) known.clear()
-    this.first = undefined
+    for (const known of [this.sent, this.open, this.changed]) known.clear()
     yield { type: "reset-step" }
-    yield* this.updates(this.take())!
+    this.take()
+    yield* this.updates(true)!
   }
 
   /** Takes the parts that have started. */
-  private take(): ReadonlySet<Shown> {
+  private take(): void {
     const { parts } = this.message
-    const begun = new Set<Shown>()
-    for (const part of parts.slice(this.handled)) {
-      const shown = this.parts.add(part)
-      this.shown.set(part, shown)
-      begun.add(shown)
-    }
-    this.first ??= parts[0]
+    for (const part of parts.slice(this.handled)) this.changed.set(this.parts.add(part), undefined)
+    this.first = parts[0]
     this.handled = parts.length
-    return begun
   }
 
   private uiOf(shown: Shown): UiPart {
     const { decisions, message } = this
-    const decision = shown.request && decisions.get(shown.request.seq)
-    const decided =
-      decision === undefined
-        ? shown
-        : { ...shown, request: { ...shown.request!, ...decision, status: "answered" as const } }
-    return uiOf(decided, message.status, shown.part === message.parts.at(-1))
+    const { request } = shown
+    const decision = request && decisions.get(request.seq)
+    const decided: Shown =
+      decision === undefined ? shown : { ...shown, request: { ...request!, ...decision, status: "answered" } }
+    return uiOf(decided, message)
   }
 
-  private update(shown: Shown, isOpen: boolean): ReadonlyArray<Chunk> | undefined {
-    const { part } = shown
-    const { sent, touched } = this
+  private update(shown: Shown, added: string | undefined, isOpen: boolean): ReadonlyArray<Chunk> | undefined {
+    const { key, part, toolCallId } = shown
     const after = this.uiOf(shown)
-    const added = touched.get(part)
-    const chunks = chunksOf({ key: shown.key, before: sent.get(shown), after, added, isOpen })
-    this.keep(shown, after)
-    return chunks !== undefined && part.type === "tool" && part.inProgress && part.progress && touched.has(part)
-      ? [...chunks, progressOf(shown, part.progress)]
-      : chunks
-  }
-
-  private keep(shown: Shown, ui: UiPart): void {
-    const { part, request } = shown
-    this.sent.set(shown, ui)
-    const mayChange =
-      "inProgress" in part || isPending(part) || isPending(request) || ("state" in ui && ui.state === "streaming")
-    if (mayChange) this.open.add(shown)
+    const chunks = chunksOf({ key, before: this.sent.get(shown), after, added, isOpen })
+    this.sent.set(shown, after)
+    if (mayChange(shown, after)) this.open.add(shown)
     else this.open.delete(shown)
+    if (part.type !== "tool" || !part.inProgress || part.progress === shown.progress) return chunks
+    shown.progress = part.progress
+    // No message keeps it.
+    const data = { toolCallId, ...part.progress }
+    return chunks && [...chunks, { type: "data-progress", id: toolCallId, data, transient: true }]
   }
 
   private *end(): Generator<Chunk> {
     const { message } = this
     const { error, reason, status } = message
-    this.isOver = status !== "running" || this.isAsked
-    if (!this.isOver) return
+    this.isEnded = status !== "running" || this.isAsked
+    if (!this.isEnded) return
     if (status === "running") return yield { type: "finish", finishReason: "tool-calls" }
     yield { type: "message-metadata", messageMetadata: endOf(message) }
     if (status === "failed") yield { type: "error", errorText: error?.message ?? "The turn failed" }
@@ -180,18 +164,6 @@ export class MessageStream {
 
   /** Whether a person is asked and has not decided. */
   private get isAsked(): boolean {
-    for (const { part, request } of this.open) {
-      const asked = request ?? part
-      if (isPending(asked) && !this.decisions.has(asked.seq)) return true
-    }
-    return false
+    return [...this.open].some(({ part, request = part }) => isPending(request) && !this.decisions.has(request.seq))
   }
 }
-
-/** The progress of a tool, which is no part of the message. */
-const progressOf = ({ toolCallId }: Shown, progress: object): Chunk => ({
-  type: "data-progress",
-  id: toolCallId,
-  data: { toolCallId, ...progress },
-  transient: true
-})

@@ -14,13 +14,10 @@ import { closeCodes } from "../Protocol/Codes.ts"
 import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
 import type { Caller } from "../Sessions.ts"
 import { errorOf } from "../Streams/Errors.ts"
-import type { EventStream } from "../Streams/EventStream.ts"
 import * as EventStreams from "../Streams/EventStreams.ts"
-import type { Thread } from "../Streams/Turns.ts"
 import { ChatFrame } from "./Api.ts"
 import { ChatRequest, frameOf } from "./ChatRequest.ts"
-import type { Chats, Followed } from "./Chats.ts"
-import { encodingOf } from "./EventStream.ts"
+import type { Chats } from "./Chats.ts"
 
 /** Bytes of a frame that count as one frame. */
 const countedBytes = 256 * 1024
@@ -35,21 +32,9 @@ interface Shared extends Clocks {
   readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
 }
 
-type Read = (frame: object) => Either.Either<ChatFrame, ParseResult.ParseError>
+type Begin = Exclude<ChatFrame, { readonly type: "abort" }>
 
-const reader = <A extends ChatFrame, I>(schema: Schema.Schema<A, I>): Read =>
-  Schema.decodeUnknownEither(schema, { errors: "all" })
-
-const [send, resume, abort] = ChatFrame.members
-
-/** The frames by their types, which may be any value. */
-const readers = new Map<unknown, Read>([
-  ["send", reader(send)],
-  ["resume", reader(resume)],
-  ["abort", reader(abort)]
-])
-
-/** A frame that is not understood. Without `requestId` no client can refer the answer to its request. */
+/** Why a frame is not understood. Without `requestId` no client can refer the answer to its request. */
 interface Invalid {
   readonly requestId: string
   readonly error: string
@@ -57,21 +42,23 @@ interface Invalid {
 
 const shape = { levels: historyLimits.levels + 2, members: historyLimits.members }
 
-/** Decodes a frame. Fails without a reason if it is not a JSON object. */
-const decode = (text: string): Either.Either<ChatFrame, Invalid | undefined> => {
-  const problem = excess(text, shape)
-  if (problem !== undefined) return Either.left({ requestId: "", error: `Invalid request: the frame ${problem}` })
-  const parsed = parseChecked(text)
-  if (Either.isLeft(parsed) || !isObject(parsed.right)) return Either.left(undefined)
-  const { requestId: id, type } = parsed.right
-  const requestId = typeof id === "string" ? id : ""
-  const refuse = (error: string) => Either.left({ requestId, error })
-  if (mayBeIllFormed(text) && illFormedAt(parsed.right) !== undefined) {
-    return refuse("Invalid request: it must be Unicode, and has a lone surrogate")
+const readFrame = Schema.decodeUnknownEither(ChatFrame, { errors: "all" })
+
+const types: ReadonlyArray<unknown> = ["send", "resume", "abort"]
+
+/** Decodes a frame; undefined if it is not a JSON object. */
+const decode = (text: string): ChatFrame | Invalid | undefined => {
+  const excessive = excess(text, shape)
+  if (excessive !== undefined) return { requestId: "", error: `Invalid request: the frame ${excessive}` }
+  const frame = Either.getOrNull(parseChecked(text))
+  if (!isObject(frame)) return undefined
+  const requestId = typeof frame.requestId === "string" ? frame.requestId : ""
+  if (mayBeIllFormed(text) && illFormedAt(frame) !== undefined) {
+    return { requestId, error: "Invalid request: it must be Unicode, and has a lone surrogate" }
   }
-  const read = readers.get(type)
-  if (read === undefined) return refuse(`Invalid request: type: must be ${[...readers.keys()].join(", ")}`)
-  return Either.mapLeft(read(parsed.right), issue => ({
+  // The decoder of a union takes no other values for types than texts.
+  if (!types.includes(frame.type)) return { requestId, error: `Invalid request: type: must be ${types.join(", ")}` }
+  return Either.getOrElse(readFrame(frame), issue => ({
     requestId,
     error: describe(ParseResult.ArrayFormatter.formatErrorSync(issue))
   }))
@@ -80,6 +67,7 @@ const decode = (text: string): Either.Either<ChatFrame, Invalid | undefined> => 
 /** The connection of one client. */
 class ChatConnection extends ClientSocket {
   private readonly requests = new Map<string, ChatRequest>()
+  private readonly caller: Caller = { tenant: this.identity.tenant, actor: this.identity.actor }
 
   constructor(
     connection: Connection,
@@ -98,13 +86,13 @@ class ChatConnection extends ClientSocket {
       if (!this.connection.hasRoom) return
       // The next time it is the last one.
       if (this.requests.delete(request.id)) this.requests.set(request.id, request)
-      request.onRoom()
+      request.stream?.onDrain()
     }
   }
 
   protected override onExpired(): void {
     // The package takes any end of a connection for a failure of the network, and resumes.
-    for (const request of [...this.requests.values()]) request.expire()
+    for (const request of [...this.requests.values()]) request.stream?.end("expired")
   }
 
   onClosing(): void {
@@ -112,14 +100,11 @@ class ChatConnection extends ClientSocket {
   }
 
   protected onText(text: string, isTooMany: boolean): void {
-    const decoded = decode(text)
-    const type = Either.isRight(decoded) ? `chat_${decoded.right.type}` : GatewayMetrics.invalid
+    const frame = decode(text)
+    const type = frame !== undefined && "type" in frame ? `chat_${frame.type}` : GatewayMetrics.invalid
     GatewayMetrics.received.increment(type, this.shared.chats.turns.clients.tags)
-    if (Either.isLeft(decoded)) {
-      const { left } = decoded
-      return left === undefined ? this.close(closeCodes.protocol) : this.refuse(left.requestId, left.error)
-    }
-    const frame = decoded.right
+    if (frame === undefined) return this.close(closeCodes.protocol)
+    if ("error" in frame) return this.refuse(frame.requestId, frame.error)
     if (frame.type === "abort") return this.abort(frame.requestId)
     const { size } = this.requests
     if (isTooMany) return this.refuse(frame.requestId, `More than ${messagesPerSecond} frames in a second`)
@@ -128,35 +113,21 @@ class ChatConnection extends ClientSocket {
     this.begin(frame)
   }
 
-  private begin(frame: Exclude<ChatFrame, { readonly type: "abort" }>): void {
-    const { caller } = this
-    const { actor, tenant } = caller
+  private begin(frame: Begin): void {
+    const { actor, tenant } = this.caller
     const { chats, run } = this.shared
-    const chat = this.chatOf(frame.id)
-    const { clients } = chats.turns
-    const request = new ChatRequest(frame.requestId, frame.id, this.connection, clients, (ended, stream) => {
-      if (this.requests.get(ended.id) === ended) this.requests.delete(ended.id)
-      if (stream !== undefined) run(stream.release)
+    const chat = { agentType: this.agentType, id: frame.id }
+    const { tags } = chats.turns.clients
+    const request: ChatRequest = new ChatRequest(frame.requestId, chat, this.connection, tags, () => {
+      if (this.requests.get(request.id) === request) this.requests.delete(request.id)
+      if (request.stream !== undefined) run(request.stream.release)
     })
-    this.requests.set(frame.requestId, request)
+    this.requests.set(request.id, request)
     if (frame.type === "send") request.answer("start")
-    const found = frame.type === "send" ? Effect.asSome(chats.submit(caller, chat, frame)) : chats.resume(caller, chat)
-    const follow = (followed: Followed) =>
-      Effect.map(this.open(followed, request), stream => {
-        if (frame.type === "resume") request.answer("start")
-        request.follow(stream)
-      })
-    const noTurn = Effect.sync(() => request.answer("no-active"))
     run(
-      found.pipe(
-        Effect.onExit(exit => Deferred.done(request.followed, exit)),
-        Effect.flatMap(
-          Option.match({
-            onNone: () => noTurn,
-            onSome: followed => (request.hasEnded ? Effect.void : follow(followed))
-          })
-        ),
-        Effect.catchAll(({ error }) => {
+      this.follow(frame, request).pipe(
+        Effect.catchAll(failed => {
+          const { error } = errorOf(failed)
           request.answer("error", error)
           return Effect.annotateLogs(Effect.logDebug("A request failed"), { reason: error })
         }),
@@ -174,26 +145,28 @@ class ChatConnection extends ClientSocket {
     )
   }
 
-  /** Opens the stream of a turn, which has the slot of the connection. */
-  private open(followed: Followed, { form }: ChatRequest): Effect.Effect<EventStream, ApiError> {
-    const { chats, streams } = this.shared
-    const { caller, identity } = this
-    const client = { caller, expiresAt: identity.expiresAt, slot: ownSlot }
-    return streams.open(client, Effect.succeed(followed), (subscription, _, { target }) =>
-      chats.turns.histories.begin(subscription, chats.beginning(subscription, target)).pipe(
-        Effect.map(begun => ({ ...begun, encoding: encodingOf(begun, form), maySkip: false })),
-        Effect.mapError(errorOf)
+  /** Finds or begins the turn of a request, and sends its message. */
+  private follow(frame: Begin, request: ChatRequest) {
+    return Effect.gen(this, function* () {
+      const { caller, identity } = this
+      const { chats, streams } = this.shared
+      const { chat } = request
+      const found =
+        frame.type === "send" ? Effect.asSome(chats.submit(caller, chat, frame)) : chats.resume(caller, chat)
+      const followed = yield* Effect.onExit(found, exit => Deferred.done(request.followed, exit))
+      if (Option.isNone(followed)) return request.answer("no-active")
+      if (request.hasEnded) return
+      // The stream has the slot of the connection.
+      const client = { caller, expiresAt: identity.expiresAt, slot: ownSlot }
+      const stream = yield* chats.turns.open(
+        client,
+        Effect.succeed(followed.value),
+        chats.writing(request.form),
+        streams
       )
-    )
-  }
-
-  private get caller(): Caller {
-    const { actor, tenant } = this.identity
-    return { tenant, actor }
-  }
-
-  private chatOf(id: string): Thread {
-    return { agentType: this.agentType, id }
+      if (frame.type === "resume") request.answer("start")
+      request.follow(stream)
+    })
   }
 
   /** Ends a stream, and stops its turn unless a client resumes it soon. */
@@ -201,17 +174,16 @@ class ChatConnection extends ClientSocket {
     const request = this.requests.get(requestId)
     if (request === undefined) return
     const { chats, run } = this.shared
-    const { chatId, followed } = request
     request.end()
-    const stop = ({ target }: Followed) =>
-      chats.stop({ ...this.caller, unlessResumed: true }, this.chatOf(chatId), target.turnId)
-    const stopped = Effect.flatMap(Effect.flatten(Deferred.await(followed)), stop)
     // Where there is no turn, nothing is to be stopped.
+    const stopped = Effect.flatMap(Effect.flatten(Deferred.await(request.followed)), ({ target }) =>
+      chats.stop({ ...this.caller, unlessResumed: true }, request.chat, target.turnId)
+    )
     run(Effect.ignore(Effect.tapError(stopped, error => Effect.logDebug("A turn was not stopped", error))))
   }
 
   private refuse(requestId: string, errorText: string): void {
-    this.connection.sendFrame(frameOf(this.shared.chats.turns.clients, requestId, "error", errorText))
+    this.connection.sendFrame(frameOf(this.shared.chats.turns.clients.tags, requestId, "error", errorText))
   }
 }
 
@@ -226,14 +198,13 @@ export const make = (
     const clock = yield* Effect.clock
     const run = yield* makeRunner
     const handshakes = yield* Handshakes.make(settings.connections)
-    const { unsentBytes } = settings
     // A frame has the names of its members in addition to what a body has.
-    const connections = yield* connectionSet({ messageBytes: historyLimits.bytes + 1024, unsentBytes })
-    const streams = yield* EventStreams.make("ai_sdk_websocket", GatewayMetrics.sent)
+    const messageBytes = historyLimits.bytes + 1024
+    const connections = yield* connectionSet({ messageBytes, unsentBytes: settings.unsentBytes })
     const shared: Shared = {
       chats,
       run,
-      streams,
+      streams: yield* EventStreams.make("ai_sdk_websocket", GatewayMetrics.sent),
       now: () => clock.unsafeCurrentTimeMillis(),
       monotonic: connections.now
     }

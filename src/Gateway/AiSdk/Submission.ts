@@ -1,12 +1,13 @@
 /** What a client that sends messages wants: a new turn, an answer to the agent, or the stream of a turn. Pure. */
 import { Either, ParseResult, Schema } from "effect"
-import type { AgentMessage, Conversation, RequestPart } from "../../Client/Conversation/Conversation.ts"
+import type { Conversation } from "../../Client/Conversation/Conversation.ts"
 import { BadRequest } from "../../Http/ApiError.ts"
 import { describe } from "../../Http/Contract.ts"
-import { isPending, isRequest } from "../Streams/Inquiries.ts"
+import { isPending, requestsIn } from "../Streams/Inquiries.ts"
 import {
   conflict,
   invalid,
+  messageOfTurn,
   type Plan as PlanOf,
   type Refusal,
   type Reply,
@@ -76,33 +77,27 @@ const textOf = (message: ClientMessage, index: number): string | Refusal => {
   return text === "" ? invalid(`messages[${index}]: must have a text`) : text
 }
 
-const agentMessages = ({ messages }: Conversation): ReadonlyArray<AgentMessage> =>
-  messages.filter(message => message.role === "agent")
-
-/** The requests of a conversation, each with its message. */
-const requestsIn = (conversation: Conversation): ReadonlyArray<readonly [AgentMessage, RequestPart]> =>
-  agentMessages(conversation).flatMap(message => message.parts.filter(isRequest).map(part => [message, part] as const))
-
-/** The answered questions of a conversation, the newest first. */
-const answered = (conversation: Conversation) =>
+/** The answered questions of a conversation, the newest first, as messages of a user. */
+const answersIn = (conversation: Conversation) =>
   requestsIn(conversation)
     .filter(([, { status, type }]) => type === "question" && status === "answered")
+    .map(([message, question]) => {
+      return { id: answerIdOf(message, question), text: answerText(question.answer), turnId: message.turnId, question }
+    })
     .reverse()
 
 /** A message of a user that the conversation has, which may be an answer. */
 const knownMessage = (conversation: Conversation, id: string) =>
   conversation.messages.filter(message => message.role === "user").find(message => userIdOf(message) === id) ??
-  answered(conversation)
-    .filter(([message, question]) => answerIdOf(message, question) === id)
-    .map(([{ turnId }, { answer }]) => ({ text: answerText(answer), turnId }))[0]
+  answersIn(conversation).find(answer => answer.id === id)
 
 /**
  * The answers that a message may have been, the newest first: questions keep no id of the message that answered them. The
  * receipt of an answer says whether it was.
  */
 const earlierAnswers = (conversation: Conversation, text: string, clientMessageId: string) =>
-  answered(conversation)
-    .flatMap(([{ turnId }, { answer, requestId, seq }]) =>
+  answersIn(conversation)
+    .flatMap(({ question: { answer, requestId, seq }, turnId }) =>
       answer === text && turnId !== undefined
         ? [{ reply: { requestId, answer, clientMessageId }, target: { turnId, after: seq } }]
         : []
@@ -110,17 +105,14 @@ const earlierAnswers = (conversation: Conversation, text: string, clientMessageI
     .slice(0, 8)
 
 /** Joins the turn of a message that the conversation has. */
-const joinPlan = (
-  conversation: Conversation,
-  { id }: ClientMessage,
-  turnId: string | undefined,
-  { trigger }: Submission
-): Plan => {
-  const turn = agentMessages(conversation).find(message => message.turnId !== undefined && message.turnId === turnId)
-  if (turn === undefined) return conflict(`The answer to the message ${quoted(id)} is no longer kept`)
-  return trigger === "regenerate-message" && turn.status !== "running"
+const joinPlan = (conversation: Conversation, id: string, turnId: string | undefined, isAgain: boolean): Plan => {
+  const turn = turnId === undefined ? undefined : messageOfTurn(conversation, turnId)
+  if (turnId === undefined || turn === undefined) {
+    return conflict(`The answer to the message ${quoted(id)} is no longer kept`)
+  }
+  return isAgain && turn.status !== "running"
     ? conflict(`The message ${quoted(id)} was answered, and a history is not rewritten: send it as a new message`)
-    : { is: "attach", target: { turnId: turn.turnId! } }
+    : { is: "attach", target: { turnId } }
 }
 
 /** Sends a new message. It answers the question that waits, unless it follows another new one. */
@@ -139,45 +131,36 @@ const sendPlan = (conversation: Conversation, clientMessageId: string, text: str
 
 /** The next of the messages of a user that end the submission: the first one after those that the conversation has. */
 const userStep = (conversation: Conversation, submission: Submission, last: number, done: Done | undefined): Step => {
-  const messages = submission.messages.slice(0, last + 1)
-  const refused = (index: number, plan: Plan): Step => ({ index, plan })
-  const begin =
-    Math.max(
-      messages.findLastIndex(({ role }) => role !== "user"),
-      done?.index ?? -1
-    ) + 1
-  const texts: Array<string> = []
-  let next = begin
-  for (let index = begin; index <= last; index++) {
-    const message = messages[index]!
-    const text = textOf(message, index)
-    if (typeof text !== "string") return refused(index, text)
-    texts.push(text)
-    const known = knownMessage(conversation, message.id)
-    if (known === undefined) continue
-    if (known.text !== text) {
-      const reason = `The message ${quoted(message.id)} was sent with another text, and a history is not rewritten`
-      return refused(index, conflict(reason))
+  const { messages, trigger } = submission
+  const earlier = messages.slice(0, last).findLastIndex(({ role }) => role !== "user")
+  let next = Math.max(earlier, done?.index ?? -1) + 1
+  let content: string | undefined
+  for (let index = next; index <= last; index++) {
+    const { id } = messages[index]!
+    const text = textOf(messages[index]!, index)
+    if (typeof text !== "string") return { index, plan: text }
+    const known = knownMessage(conversation, id)
+    if (known !== undefined && known.text !== text) {
+      const reason = `The message ${quoted(id)} was sent with another text, and a history is not rewritten`
+      return { index, plan: conflict(reason) }
     }
-    if (index === last) return { index, plan: joinPlan(conversation, message, known.turnId, submission) }
-    next = index + 1
+    if (known === undefined) content ??= text
+    else if (index < last) [next, content] = [index + 1, undefined]
+    else return { index, plan: joinPlan(conversation, id, known.turnId, trigger === "regenerate-message") }
   }
   const count = last + 1 - next
-  if (count > maxNew) return refused(next, invalid(`messages: ${count} are new; the limit is ${maxNew}`))
-  return { index: next, plan: sendPlan(conversation, messages[next]!.id, texts[next - begin]!, done) }
+  if (count > maxNew) return { index: next, plan: invalid(`messages: ${count} are new; the limit is ${maxNew}`) }
+  return { index: next, plan: sendPlan(conversation, messages[next]!.id, content!, done) }
 }
-
-const replyOf = ({ requestId }: RequestPart, { approved, reason }: Decision): Reply => ({
-  requestId,
-  answer: reason === undefined ? approved : { approved, reason }
-})
 
 const assistantPlan = (conversation: Conversation, { messages, trigger }: Submission, index: number): Plan => {
   const last = messages[index]!
   const client = partsIn(last, index)
   if ("is" in client) return client
   if (trigger === "regenerate-message") return conflict("A history is not rewritten: send a new message")
-  const message = agentMessages(conversation).find(each => segmentsOf(each).some(({ id }) => id === last.id))
+  const message = conversation.messages
+    .filter(each => each.role === "agent")
+    .find(each => segmentsOf(each).some(({ id }) => id === last.id))
   const segment = message && segmentsOf(message).at(-1)!
   if (message?.turnId === undefined || segment === undefined) {
     return conflict(`The message ${quoted(last.id)} is not known`)
@@ -199,7 +182,8 @@ const assistantPlan = (conversation: Conversation, { messages, trigger }: Submis
     }
     const decision = reason === undefined ? { approved } : { approved, reason }
     decisions.set(request.seq, decision)
-    if (request.status === "pending") replies.push(replyOf(request, decision))
+    const answer = reason === undefined ? approved : decision
+    if (request.status === "pending") replies.push({ requestId: request.requestId, answer })
   }
   const target = { turnId: message.turnId, decisions, client }
   return replies.length === 0 ? { is: "attach", target } : { is: "answer", replies, target }

@@ -5,37 +5,29 @@
  * message of the user, and what follows is another message.
  */
 import { Schema } from "effect"
-import type {
-  AgentMessage,
-  Conversation,
-  Failure,
-  Part,
-  RequestPart,
-  TextPart,
-  ToolPart,
-  Usage,
-  UserMessage
+import {
+  type AgentMessage,
+  type Conversation,
+  ownPrefix,
+  type Part,
+  type RequestPart,
+  type TextPart,
+  type ToolPart,
+  type UserMessage
 } from "../../Client/Conversation/Conversation.ts"
-import { ownPrefix } from "../../Client/Conversation/Conversation.ts"
 import { given } from "../../Client/Conversation/State.ts"
 import { optional } from "../Protocol/Fields.ts"
 import { callOf } from "../Streams/Inquiries.ts"
 import { isUnsent } from "../Streams/Plan.ts"
 
-/** What this service says about a message. */
-export interface Metadata {
+/** What this service says about a message: its turn and its author, and how the turn ended. */
+export interface Metadata
+  extends Pick<AgentMessage, "turnId" | "error" | "reason" | "usage">,
+    Pick<UserMessage, "sub"> {
   /** Epoch milliseconds. */
   readonly createdAt: number
-  readonly turnId?: string
-  /** The author of a user's message: the claim `sub` of the token. */
-  readonly sub?: string
-  /** How the turn ended. Absent while it runs. */
-  readonly status?: "completed" | "failed" | "interrupted"
-  readonly error?: Failure
-  /** Why the turn was interrupted. */
-  readonly reason?: string
-  /** The usage of the turn, once it has ended. */
-  readonly usage?: Usage
+  /** Absent while the turn runs. */
+  readonly status?: Exclude<AgentMessage["status"], "running" | undefined>
 }
 
 /** An approval of a tool call. */
@@ -111,14 +103,13 @@ const parsed = (text: string): unknown => {
 const inputOf = ({ args, argsText }: Call): unknown =>
   args !== undefined ? args : argsText === undefined ? {} : parsed(argsText)
 
-const noAnswer = "The turn ended without an answer"
-
 const approvalOf = ({ approvalId, request }: Shown, descriptor: unknown): Approval | undefined => {
   if (request === undefined) return undefined
   const { approved = false, description, reason, status } = request
   const asked = { id: approvalId, descriptor: descriptor ?? undefined, requestReason: description }
   if (status === "answered") return given<Approval>({ ...asked, approved, reason })
-  return given<Approval>(status === "expired" ? { ...asked, approved: false, reason: noAnswer } : asked)
+  const expired = { approved: false, reason: "The turn ended without an answer" }
+  return given<Approval>(status === "expired" ? { ...asked, ...expired } : asked)
 }
 
 /** A call of a tool, or what stands for it. */
@@ -129,22 +120,22 @@ const toolUi = (tool: Call, shown: Shown, isEnded: boolean): UiPart => {
   const { request, toolCallId } = shown
   const call = { type: "dynamic-tool", toolName: tool.name, toolCallId, providerExecuted: true } as const
   const approval = approvalOf(shown, shown.part.type === "approval" ? undefined : safe(request?.details))
-  const hasEnded = isEnded || tool.error !== undefined || tool.result !== undefined
-  if (!hasEnded && request === undefined && tool.args === undefined) {
+  const hasOutcome = tool.error !== undefined || tool.result !== undefined
+  if (!isEnded && !hasOutcome && request === undefined && tool.args === undefined) {
     return { ...call, state: "input-streaming", ...(tool.argsText && { rawInput: tool.argsText }) }
   }
   const written = { ...call, input: safe(inputOf(tool)) }
-  const isDenied = approval?.approved === false
   // A denial is final, whatever the agent says of the call.
-  if (isDenied && request?.status === "answered") return { ...written, state: "output-denied", approval }
+  const isFinal = request?.status === "answered" || (isEnded && !hasOutcome)
+  if (approval?.approved === false && isFinal) return { ...written, state: "output-denied", approval }
   const approved = approval?.approved === true && { approval }
-  if (tool.error !== undefined) {
-    return { ...written, state: "output-error", errorText: tool.error.message, ...approved }
+  if (isEnded || hasOutcome) {
+    const noOutcome = hasOutcome ? undefined : "The turn ended before the tool"
+    const errorText = tool.error?.message ?? noOutcome
+    return errorText === undefined
+      ? { ...written, state: "output-available", output: safe(tool.result), ...approved }
+      : { ...written, state: "output-error", errorText, ...approved }
   }
-  if (tool.result !== undefined)
-    return { ...written, state: "output-available", output: safe(tool.result), ...approved }
-  if (isEnded && isDenied) return { ...written, state: "output-denied", approval }
-  if (isEnded) return { ...written, state: "output-error", errorText: "The turn ended before the tool", ...approved }
   if (approval === undefined) return { ...written, state: "input-available" }
   return { ...written, state: approved ? "approval-responded" : "approval-requested", approval }
 }
@@ -172,6 +163,8 @@ export interface Shown {
   /** The request for the approval of a call, and its id. */
   request: RequestPart | undefined
   approvalId: string
+  /** The progress of a call that the client has. */
+  progress?: ToolPart["progress"]
 }
 
 /**
@@ -179,20 +172,31 @@ export interface Shown {
  * looking at all of it again.
  */
 export class Parts {
+  private readonly shown = new Map<Part, Shown>()
   private readonly calls = new Map<string, Shown>()
   private readonly ids = new Set<string>()
 
+  /** What a part that was added is shown as. */
+  of(part: Part): Shown | undefined {
+    return this.shown.get(part)
+  }
+
   /** Adds a part. It is shown as the part that is returned, which may be an earlier one. */
   add(part: Part): Shown {
+    const shown = this.shownAs(part)
+    this.shown.set(part, shown)
+    return shown
+  }
+
+  private shownAs(part: Part): Shown {
     const key = String(part.seq)
-    const approvalId = part.type === "approval" ? this.unique(part.requestId, key) : ""
-    if (part.type === "approval") {
-      const call = this.calls.get(callOf(part) ?? "")
-      if (call !== undefined) return Object.assign(call, { request: part, approvalId })
-    }
-    const call = part.type === "tool" ? part.callId : part.type === "approval" ? `approval-${part.requestId}` : ""
-    const toolCallId = call === "" ? "" : this.unique(`call ${call}`, key).slice(5)
-    const shown = { key, part, toolCallId, request: part.type === "approval" ? part : undefined, approvalId }
+    const request = part.type === "approval" ? part : undefined
+    const approvalId = request === undefined ? "" : this.unique(request.requestId, key)
+    const known = request && this.calls.get(callOf(request) ?? "")
+    if (known !== undefined) return Object.assign(known, { request, approvalId })
+    const call = part.type === "tool" ? part.callId : request && `approval-${request.requestId}`
+    const toolCallId = call === undefined ? "" : this.unique(`call ${call}`, key).slice(5)
+    const shown = { key, part, toolCallId, request, approvalId }
     if (part.type === "tool") this.calls.set(part.callId, shown)
     return shown
   }
@@ -205,15 +209,18 @@ export class Parts {
   }
 }
 
-/** What a part is shown as. `isLast` is whether no other part has started after it. */
-export const uiOf = (shown: Shown, status: AgentMessage["status"], isLast: boolean): UiPart => {
+/** What a part of a message is shown as. */
+export const uiOf = (shown: Shown, { parts, status }: AgentMessage): UiPart => {
   const { part, request } = shown
   const isEnded = (status !== undefined && status !== "running") || request?.status === "expired"
   switch (part.type) {
     case "text":
     case "reasoning":
       // A text without an id continues until another part begins.
-      return textUi(part, part.inProgress === true || (part.id === undefined && isLast && status === "running"))
+      return textUi(
+        part,
+        part.inProgress === true || (part.id === undefined && part === parts.at(-1) && status === "running")
+      )
     case "tool":
       return toolUi(part, shown, isEnded)
     case "approval": {
@@ -232,57 +239,49 @@ export interface Segment {
   readonly id: string
   /** Epoch milliseconds. */
   readonly createdAt: number
+  /** The `seq` of the question before it. */
+  readonly after: number | undefined
   /** The first of the message's parts, by index, and the one after the last. */
   readonly from: number
   readonly to: number
 }
 
-const isAnswered = (part: Part): part is RequestPart => part.type === "question" && part.status === "answered"
-
 /** The id of an agent's message. */
 const idOf = ({ seq, turnId }: AgentMessage): string => turnId ?? `events-${seq}`
 
-/** The messages that an agent's message is shown as. */
-export const segmentsOf = (message: AgentMessage): ReadonlyArray<Segment> => {
+/** The messages that an agent's message is shown as. `asked` is a question that counts as answered. */
+export const segmentsOf = (message: AgentMessage, asked?: number): ReadonlyArray<Segment> => {
   const { parts, timestamp } = message
   const segments: Array<Segment> = []
-  let begun = { id: idOf(message), createdAt: timestamp, from: 0 }
+  let begun: Omit<Segment, "to"> = { id: idOf(message), createdAt: timestamp, after: undefined, from: 0 }
   parts.forEach((part, index) => {
-    if (!isAnswered(part)) return
+    if (part.type !== "question" || (part.status !== "answered" && part.seq !== asked)) return
     segments.push({ ...begun, to: index + 1 })
-    begun = { id: `${idOf(message)}/${part.seq}`, createdAt: part.timestamp, from: index + 1 }
+    const { seq, timestamp: createdAt } = part
+    begun = { id: `${idOf(message)}/${seq}`, createdAt, after: seq, from: index + 1 }
   })
   segments.push({ ...begun, to: parts.length })
   return segments
 }
 
 /** The message that follows a question, which may not be answered yet; the last one if there is no such question. */
-export const segmentAfter = (message: AgentMessage, seq: number): Segment => {
-  const index = message.parts.findIndex(part => part.type === "question" && part.seq === seq)
-  if (index < 0) return segmentsOf(message).at(-1)!
-  const createdAt = message.parts[index]!.timestamp
-  return { id: `${idOf(message)}/${seq}`, createdAt, from: index + 1, to: message.parts.length }
+export const segmentAfter = (message: AgentMessage, seq: number | undefined): Segment => {
+  const segments = segmentsOf(message, seq)
+  return segments.find(({ after }) => seq !== undefined && after === seq) ?? segments.at(-1)!
 }
 
 /** The metadata that the start of a message has. */
 export const startOf = ({ turnId }: AgentMessage, { createdAt }: Pick<Segment, "createdAt">): Metadata =>
-  turnId === undefined ? { createdAt } : { createdAt, turnId }
+  given<Metadata>({ createdAt, turnId })
 
 /** The metadata that the end of a turn adds. */
-export const endOf = ({ error, reason, status, usage }: AgentMessage): Omit<Metadata, "createdAt" | "turnId"> =>
-  status === undefined || status === "running"
-    ? {}
-    : given<Omit<Metadata, "createdAt" | "turnId">>({ status, error, reason, usage })
+export const endOf = ({ error, reason, status, usage }: AgentMessage): Partial<Metadata> =>
+  status === undefined || status === "running" ? {} : given<Partial<Metadata>>({ status, error, reason, usage })
 
 /** The parts of a segment that are shown. */
 export const shownIn = ({ parts }: AgentMessage, { from, to }: Pick<Segment, "from" | "to">): ReadonlyArray<Shown> => {
   const all = new Parts()
   return [...new Set(parts.slice(from, to).map(part => all.add(part)))]
-}
-
-const partsOf = (message: AgentMessage, segment: Segment): ReadonlyArray<UiPart> => {
-  const last = message.parts.at(-1)
-  return shownIn(message, segment).map(each => uiOf(each, message.status, each.part === last))
 }
 
 /**
@@ -298,7 +297,7 @@ const agentMessages = (message: AgentMessage): ReadonlyArray<UiMessage> => {
   return segments.flatMap((segment, index): ReadonlyArray<UiMessage> => {
     const isLast = index === segments.length - 1
     const metadata = { ...startOf(message, segment), ...(isLast && endOf(message)) }
-    const parts = partsOf(message, segment)
+    const parts = shownIn(message, segment).map(shown => uiOf(shown, message))
     // A turn that has shown nothing yet is no message.
     const shown: ReadonlyArray<UiMessage> =
       parts.length === 0 && (metadata.status ?? "completed") === "completed"
@@ -340,8 +339,7 @@ export const messagesOf = (conversation: Conversation): ReadonlyArray<UiMessage>
   return conversation.messages.flatMap(message => {
     if (message.turnId !== undefined && replaced.has(message.turnId)) return []
     if (message.role === "agent") return agentMessages(message)
-    const { sub, text, timestamp, turnId } = message
-    const metadata = { createdAt: timestamp, turnId, ...(sub !== undefined && { sub }) }
-    return [userMessage(userIdOf(message), text, metadata)]
+    const { sub, text, timestamp: createdAt, turnId } = message
+    return [userMessage(userIdOf(message), text, given<Metadata>({ createdAt, turnId, sub }))]
   })
 }

@@ -22,18 +22,18 @@ export interface Outbox {
 /** A feed that is behind reads events from the store; a live feed receives new events. */
 type FeedState = "new" | "behind" | "live" | "ended"
 
+/**
+ * Why a feed ends: the last event that was requested was sent, the session was deleted, events were removed before they
+ * could be sent, or the events cannot be read.
+ */
+export type FeedEnd = "complete" | "deleted" | "lost" | "unreadable"
+
 /** The callbacks of a feed. */
 export interface FeedOwner {
   /** Called when there are events to read from the store and there is room for them. */
   readonly onBehind: (feed: Feed) => void
-  /** Called when the session was deleted. */
-  readonly onDeleted: () => void
-  /** Called when events were removed before they could be sent. */
-  readonly onLost: () => void
-  /** Called after the last event that was requested. */
-  readonly onComplete: (feed: Feed) => void
-  /** Called when the events cannot be read. */
-  readonly onUnreadable: (feed: Feed) => void
+  /** Called at the end, unless the owner has ended the feed. */
+  readonly onEnd: (reason: FeedEnd) => void
 }
 
 /** Which events a feed sends. */
@@ -83,7 +83,7 @@ export class Feed implements Subscriber {
     this.cursor = after
     this.until = until
     this.maySkip = maySkip
-    if (after >= until) this.complete()
+    if (after >= until) this.endAs("complete")
     else this.fallBehind()
   }
 
@@ -96,20 +96,16 @@ export class Feed implements Subscriber {
   }
 
   onDeleted(): void {
-    this.end()
-    this.owner.onDeleted()
+    this.endAs("deleted")
   }
 
   onLost(): void {
-    this.end()
-    this.owner.onLost()
+    this.endAs("lost")
   }
 
   /** Ends the feed because its events cannot be read. */
   fail(): void {
-    if (this.state === "ended") return
-    this.end()
-    this.owner.onUnreadable(this)
+    if (this.state !== "ended") this.endAs("unreadable")
   }
 
   /** The subscription to read from, if the feed is behind. */
@@ -153,13 +149,13 @@ export class Feed implements Subscriber {
       sent += next.length
       this.outbox.sendEvents(next)
     }
-    if (this.cursor >= this.until) this.complete()
+    if (this.cursor >= this.until) this.endAs("complete")
     return true
   }
 
-  private complete(): void {
+  private endAs(reason: FeedEnd): void {
     this.end()
-    this.owner.onComplete(this)
+    this.owner.onEnd(reason)
   }
 
   /** The frames that are sent in one write, at least one. */

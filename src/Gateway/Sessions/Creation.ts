@@ -6,7 +6,6 @@ import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import type { Session } from "../Protocol/Fields.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
 import {
-  type CreateSession,
   type CreationError,
   InvalidSessionId,
   SessionConflict,
@@ -76,9 +75,9 @@ const reserve = (
  * The order of the writes here and in a removal leaves no part of a session behind: secrets and launch configuration are
  * stored before the record, which makes the session visible.
  */
-const makeWithId = (parts: Parts) => {
+const makeWithId = (parts: Parts): Service["create"] => {
   const { cache, events, isReachable, limits, quota, records, secrets } = parts
-  return ({ tenant, actor }: Parameters<Service["create"]>[0], request: CreateSession, chosen?: string) =>
+  return ({ tenant, actor }, request, chosen, also) =>
     Effect.gen(function* () {
       const configuration = merge(empty, request)
       const given = request.secrets ?? {}
@@ -117,7 +116,7 @@ const makeWithId = (parts: Parts) => {
           if ((yield* Clock.currentTimeMillis) - record.createdAt > Records.longestCreation) {
             return yield* new StoreUnavailable({ reason: "the creation took too long" })
           }
-          yield* records.create(Records.encodeRecord(record), record, actor)
+          yield* records.create(Records.encodeRecord(record), record, actor, also && [also(record.id)])
           return record
         }).pipe(Effect.onError(() => undo))
       const creation =
@@ -130,7 +129,7 @@ const makeWithId = (parts: Parts) => {
       return Records.toView(record, { secrets: [], configuration: [] }, Records.idle)
     }).pipe(
       Effect.catchTag("PreconditionFailed", () =>
-        Effect.fail(new SessionConflict({ message: "The id of the session is taken; try again" }))
+        Effect.fail(new SessionConflict({ message: "The id or the name of the session is taken; try again" }))
       )
     )
 }
@@ -142,14 +141,14 @@ export const make = (parts: Parts): Service["create"] => {
   const create = makeWithId(parts)
   /** By session. A creation with a chosen id continues without its caller, who may repeat it. */
   const inProgress = new SingleFlight<string, Session, CreationError>(parts.scope)
-  return (caller, request, id) => {
-    if (id === undefined) return create(caller, request)
+  return (caller, request, id, also) => {
+    if (id === undefined) return create(caller, request, id, also)
     const key = Records.keyOf(caller.tenant, id)
     return Effect.zipRight(
       checkTime(id),
       Effect.suspend(() => {
         const isJoining = inProgress.isRunning(key)
-        const created = inProgress.run(key, create(caller, request, id))
+        const created = inProgress.run(key, create(caller, request, id, also))
         return isJoining ? Effect.zipRight(created, new SessionExists({ sessionId: id })) : created
       })
     )

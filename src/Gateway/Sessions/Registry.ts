@@ -91,7 +91,7 @@ const lifecycleCalls = (
         (): Effect.Effect<Session, SessionNotFound> =>
           entity.isDeleted ? new SessionNotFound({ sessionId }) : Effect.succeed(entity.view())
       )
-      const waited = caller.awaitsMessages === true ? entity.commands.settled : Effect.void
+      const waited = caller.awaitsMessages === true ? entity.commands.settled(caller.run) : Effect.void
       if (!events.isShared) return Effect.zipRight(waited, view)
       // Another node may ask because its client has seen more than is stored.
       const check = Supervision.within(checkTimeout, SessionSubscriptions.findHistory(events, entity))

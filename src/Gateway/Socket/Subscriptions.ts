@@ -1,7 +1,7 @@
 /** The subscriptions of one client. */
 import { type Context, Effect, Exit, Scope } from "effect"
 import { MiB } from "../../base/Bytes.ts"
-import { Feed, type Range } from "../Clients/Feed.ts"
+import { Feed, type FeedEnd, type Range } from "../Clients/Feed.ts"
 import type { Replays } from "../Clients/Replays.ts"
 import type { Conversations } from "../Conversations.ts"
 import type { Execute } from "../Forwarding.ts"
@@ -122,18 +122,15 @@ export class Subscriptions {
 
   private makeFeed(key: string, request: Subscribe): Feed {
     const { id, sessionId } = request
-    const owner = {
-      onBehind: (feed: Feed) => this.shared.replays.add(this.caller.tenant, feed),
-      onDeleted: () => this.abandon(key, request, feed, deleted),
-      onLost: this.onLost,
-      onComplete: (feed: Feed) => {
-        if (this.feeds.get(key)?.feed !== feed) return
-        this.end(key)
-        this.shared.run(this.responder.answer({ type: "subscription_ended", id, sessionId }))
-      },
-      onUnreadable: (feed: Feed) => this.abandon(key, request, feed, unreadable)
+    const onEnd = (reason: FeedEnd): void => {
+      if (reason === "lost") return this.onLost()
+      if (reason !== "complete") return this.abandon(key, request, feed, reason === "deleted" ? deleted : unreadable)
+      if (this.feeds.get(key)?.feed !== feed) return
+      this.end(key)
+      this.shared.run(this.responder.answer({ type: "subscription_ended", id, sessionId }))
     }
-    const feed: Feed = new Feed(this.responder, owner, this.shared.debug)
+    const onBehind = (feed: Feed) => this.shared.replays.add(this.caller.tenant, feed)
+    const feed: Feed = new Feed(this.responder, { onBehind, onEnd }, this.shared.debug)
     return feed
   }
 

@@ -7,7 +7,7 @@
  */
 import { Cause, Effect, Exit, Scope } from "effect"
 import type { BodyWriter, Outlet } from "../../Http/Reply.ts"
-import { Feed, type FeedOwner, type Outbox, type Range } from "../Clients/Feed.ts"
+import { Feed, type FeedEnd, type FeedOwner, type Outbox, type Range } from "../Clients/Feed.ts"
 import type { ClientsShape, Slot } from "../Clients.ts"
 import type * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { Caller, Frame, Subscription } from "../Sessions.ts"
@@ -40,16 +40,7 @@ export interface Client {
  * Why a stream ends: `complete` is the encoding's own end, `unreadable` that of a history, and `busy` that another client
  * needs the slot or the memory.
  */
-export type Reason =
-  | "complete"
-  | "deleted"
-  | "lost"
-  | "unreadable"
-  | "slow"
-  | "busy"
-  | "draining"
-  | "expired"
-  | "duration"
+export type Reason = FeedEnd | "slow" | "busy" | "draining" | "expired" | "duration"
 
 /** What a stream writes: a protocol. */
 export interface Encoding {
@@ -204,20 +195,8 @@ export class EventStream implements BodyWriter, Outbox, FeedOwner {
     this.shared.clients.replays.add(this.client.caller.tenant, feed)
   }
 
-  onDeleted(): void {
-    this.end("deleted")
-  }
-
-  onLost(): void {
-    this.end("lost")
-  }
-
-  onComplete(): void {
-    this.end("complete")
-  }
-
-  onUnreadable(): void {
-    this.end("unreadable")
+  onEnd(reason: FeedEnd): void {
+    this.end(reason)
   }
 
   /** Ends the stream within this time, in milliseconds. */

@@ -1,20 +1,26 @@
 /** The requests of an agent that persons answer: questions, and requests for approval. Pure. */
 import { isObject } from "../../base/Json/Parsing.ts"
-import type { Conversation, Part, RequestPart } from "../../Client/Conversation/Conversation.ts"
+import type { AgentMessage, Conversation, Part, RequestPart } from "../../Client/Conversation/Conversation.ts"
 
-export const isRequest = (part: Part): part is RequestPart => part.type === "question" || part.type === "approval"
+const isRequest = (part: Part): part is RequestPart => part.type === "question" || part.type === "approval"
 
 /** Whether a part waits for a person. */
-export const isPending = (part: Part | undefined): part is RequestPart =>
-  part !== undefined && isRequest(part) && part.status === "pending"
+export const isPending = (part: Part): part is RequestPart => isRequest(part) && part.status === "pending"
+
+/** The requests of a conversation, the oldest first, each with its message. */
+export const requestsIn = ({ messages }: Conversation): ReadonlyArray<readonly [AgentMessage, RequestPart]> =>
+  messages.flatMap(message =>
+    message.role === "agent" ? message.parts.filter(isRequest).map(part => [message, part] as const) : []
+  )
 
 /** The requests that wait for a person, the oldest first: those of a turn and those of none, or all. */
 export const waitingIn = (conversation: Conversation, turnId?: string): ReadonlyArray<RequestPart> =>
-  conversation.messages.flatMap(message =>
-    message.role === "agent" && (turnId === undefined || message.turnId === undefined || message.turnId === turnId)
-      ? message.parts.filter(isPending)
-      : []
-  )
+  conversation.waiting.length === 0
+    ? []
+    : requestsIn(conversation)
+        .filter(([of]) => turnId === undefined || of.turnId === undefined || of.turnId === turnId)
+        .map(([, part]) => part)
+        .filter(isPending)
 
 /** The id of the call that a request for approval names. */
 export const callOf = ({ details }: RequestPart): string | undefined => {

@@ -47,6 +47,10 @@ export const invalid = (error: string): Refusal => ({
 /** What the state of the session does not allow. */
 export const conflict = (error: string): Refusal => ({ is: "refused", error: new Conflict({ error }) })
 
+/** The agent's message of a turn. */
+export const messageOfTurn = ({ messages }: Conversation, turnId: string): AgentMessage | undefined =>
+  messages.findLast((message): message is AgentMessage => message.role === "agent" && message.turnId === turnId)
+
 const unsentCodes: ReadonlySet<string | undefined> = new Set(["not_sent", "not_recorded"])
 
 /** Whether the message of a turn has not reached the agent, so that the same message may be sent again. */

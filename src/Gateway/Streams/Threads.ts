@@ -5,7 +5,7 @@
 import { hash } from "node:crypto"
 import { Context, Effect, Layer, Option, Schema } from "effect"
 import { JsonText } from "../../base/Json/JsonText.ts"
-import { Store, StoreUnavailable } from "../../Kv/Store.ts"
+import { Store } from "../../Kv/Store.ts"
 import { ifVersion } from "../../Kv/Write.ts"
 import { Clients } from "../Clients.ts"
 import type { AnswerOf } from "../Protocol/Answer.ts"
@@ -63,39 +63,28 @@ const make = Effect.gen(function* () {
       return Option.some(yield* sessionOf(caller, known.value.sessionId, name))
     })
 
-  /** Stores the session of a name that has none. */
-  const keep = (caller: Caller, name: string, sessionId: string) => {
-    const value = JsonText(encode({ name, sessionId }))
-    const operation = { op: "set", ...addressOf(caller, name), value, expiresAt: null } as const
-    return store
-      .commit({ actor: caller.actor, operations: [{ ...operation, precondition: ifVersion(0) }] })
-      .pipe(Effect.catchTag("IdempotencyConflict", Effect.die))
-  }
-
+  /** A session and its name, which has none yet. */
   const create = (caller: Caller, name: string, agentType: string) =>
-    Effect.gen(function* () {
-      const session = yield* sessions.create(caller, { agentType })
-      // The name is kept last. A crash in between leaves a session without a name, in which nothing has run.
-      yield* Effect.tapErrorTag(keep(caller, name, session.id), "PreconditionFailed", () =>
-        Effect.ignore(sessions.remove(caller, session.id))
-      )
-      return session
-    })
+    sessions.create(caller, { agentType }, undefined, sessionId => ({
+      ...{ op: "set", ...addressOf(caller, name), value: JsonText(encode({ name, sessionId })), expiresAt: null },
+      precondition: ifVersion(0)
+    }))
 
   const open: Threads["Type"]["open"] = (caller, name, agentType) =>
-    Effect.gen(function* () {
-      const found = yield* find(caller, name)
-      if (Option.isSome(found)) return found.value
-      return yield* Effect.catchAll(create(caller, name, agentType), error =>
-        // Another request may have been faster.
-        Effect.flatMap(find(caller, name), again => {
-          if (Option.isSome(again)) return Effect.succeed(again.value)
-          return error._tag === "PreconditionFailed"
-            ? new StoreUnavailable({ reason: "the name of the session changes too often" })
-            : Effect.fail(error)
-        })
-      )
-    })
+    Effect.flatMap(
+      find(caller, name),
+      Option.match({
+        onSome: Effect.succeed,
+        onNone: () =>
+          Effect.catchAll(create(caller, name, agentType), error =>
+            // Another request may have been faster.
+            Effect.flatMap(
+              find(caller, name),
+              Option.match({ onSome: Effect.succeed, onNone: () => Effect.fail(error) })
+            )
+          )
+      })
+    )
 
   return Threads.of({ find, open })
 })

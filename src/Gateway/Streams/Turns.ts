@@ -18,7 +18,7 @@ import { SessionEvents } from "../SessionEvents.ts"
 import type { Caller, Subscription } from "../Sessions.ts"
 import { callerOf } from "./Caller.ts"
 import { errorOf, type Failed } from "./Errors.ts"
-import type { Encoding } from "./EventStream.ts"
+import type { Client, Encoding, EventStream } from "./EventStream.ts"
 import * as EventStreams from "./EventStreams.ts"
 import { Histories, type Keeping } from "./Histories.ts"
 import type * as Plan from "./Plan.ts"
@@ -45,6 +45,13 @@ export type Planning<T extends Plan.Target> = (
   conversation: Conversation,
   sessionId: string | undefined
 ) => Effect.Effect<Plan.Plan<T>, Failed>
+
+/** How a turn is written for its client, from a state of the conversation on, and what is kept of that. */
+export type Writing<T extends Plan.Target> = (
+  conversation: Conversation,
+  followed: Followed<T>,
+  subscription: Subscription
+) => Effect.Effect<Keeping & { readonly encoding: Encoding }, Failed>
 
 const isConflict = (error: Failed): boolean => errorOf(error)._tag === "Conflict"
 
@@ -111,47 +118,42 @@ export class Turns {
 
   /**
    * Interrupts a turn of a thread: by default that of the caller's run, or the one in progress, also before it is recorded.
-   * Returns its session, and whether there was such a turn; none if the thread was not used before.
+   * Returns whether there was such a turn; none if the thread was not used before.
    */
-  stop(
-    caller: Caller,
-    thread: Named,
-    turnId?: string
-  ): Effect.Effect<Option.Option<readonly [sessionId: string, isStopped: boolean]>, Failed> {
-    return Effect.gen(this, function* () {
-      const found = yield* this.found(caller, thread)
-      if (Option.isNone(found)) return Option.none()
-      const [sessionId, ofTurn] = [found.value, turnId === undefined ? {} : { turnId }]
-      const stopped = this.clients.execute(caller, { type: "interrupt_turn", id: this.protocol, sessionId, ...ofTurn })
-      return Option.some([sessionId, yield* unlessOver(stopped)] as const)
-    })
+  stop(caller: Caller, thread: Named, turnId?: string): Effect.Effect<Option.Option<boolean>, Failed> {
+    const request = { type: "interrupt_turn", id: this.protocol, ...(turnId === undefined ? {} : { turnId }) } as const
+    const stop = (sessionId: string) => unlessOver(this.clients.execute(caller, { ...request, sessionId }))
+    return Effect.flatMap(this.found(caller, thread), Effect.transposeMapOption(stop))
   }
 
   /**
-   * Answers with the event stream of a turn. Its connection is reserved before the turn is found or begun, so that nothing
-   * runs for a client that is refused.
+   * Opens the event stream of a turn. Its connection is reserved before the turn is found or begun, so that nothing runs
+   * for a client that is refused.
    */
+  open<T extends Plan.Target>(
+    client: Client,
+    followed: Effect.Effect<Followed<T>, Failed>,
+    writing: Writing<T>,
+    streams: EventStreams.EventStreams = this.streams
+  ): Effect.Effect<EventStream, ApiError> {
+    const found = this.untilDrain(Effect.mapError(followed, errorOf))
+    return streams.open(client, found, (subscription, _time, of) => {
+      const begun = this.histories.begin(subscription, conversation => writing(conversation, of, subscription))
+      return Effect.mapBoth(begun, { onFailure: errorOf, onSuccess: begun => ({ ...begun, maySkip: false }) })
+    })
+  }
+
+  /** Answers with the event stream of a turn, as {@link open} opens it. */
   stream<T extends Plan.Target>(
     incoming: Incoming,
     followed: Effect.Effect<Followed<T>, Failed>,
     headers: Readonly<Record<string, string>>,
-    make: (
-      followed: Followed<T>,
-      conversation: Conversation,
-      subscription: Subscription
-    ) => Effect.Effect<Keeping & { readonly encoding: Encoding }, Failed>
+    writing: Writing<T>
   ): Effect.Effect<Reply.Reply, ApiError> {
     const client = { caller: callerOf(incoming), expiresAt: incoming.identity?.expiresAt }
-    const found = this.untilDrain(Effect.mapError(followed, errorOf))
-    const opened = this.streams.open(client, found, (subscription, _time, of) =>
-      this.histories
-        .begin(subscription, conversation => make(of, conversation, subscription))
-        .pipe(
-          Effect.map(begun => ({ ...begun, maySkip: false })),
-          Effect.mapError(errorOf)
-        )
+    return Effect.map(this.open(client, followed, writing), stream =>
+      Reply.written("text/event-stream", stream, headers, stream.release)
     )
-    return Effect.map(opened, stream => Reply.written("text/event-stream", stream, headers, stream.release))
   }
 
   /** A wait for an instance may be long. It ends as the service drains; what it has started continues. */
@@ -161,12 +163,10 @@ export class Turns {
   }
 
   private found(caller: Caller, thread: Named): Effect.Effect<Option.Option<string>, Failed> {
+    const found = this.threads.find(caller, thread.id)
     return Effect.flatMap(
-      this.threads.find(caller, thread.id),
-      Option.match({
-        onNone: () => Effect.succeedNone,
-        onSome: session => Effect.asSome(ofAgent(session, thread))
-      })
+      found,
+      Effect.transposeMapOption(session => ofAgent(session, thread))
     )
   }
 

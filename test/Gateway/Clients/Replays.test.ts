@@ -49,14 +49,7 @@ it("a feed sends each event once and in order, whatever it is given live, and wh
         },
         whenRoom: () => {}
       }
-      const owner = {
-        onBehind: () => {},
-        onDeleted: () => {},
-        onLost: () => {},
-        onComplete: () => {},
-        onUnreadable: () => {}
-      }
-      const feed = new Feed(outbox, owner)
+      const feed = new Feed(outbox, { onBehind: () => {}, onEnd: () => {} })
       feed.begin({ publishedSeq: () => last } as Partial<Subscription> as Subscription, { after, maySkip: false })
       const read = (overlap: number, limit: number): void => {
         if (feed.wanted === undefined) return
@@ -120,10 +113,7 @@ const feedOf = (
   }
   const feed = new Feed(outbox, {
     onBehind: feed => replays.add(tenant, feed),
-    onDeleted: () => {},
-    onLost: () => {},
-    onComplete: () => {},
-    onUnreadable: () => {
+    onEnd: () => {
       failures++
     }
   })

@@ -3,7 +3,7 @@ import { assert, describe, expect } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { pass } from "../../../src/Simulator/Testing/Time.ts"
 import { ask, eventsUntil, post } from "../HttpSessions/Fixture.ts"
-import { type makeStarted, timed } from "../Socket/Fixture.ts"
+import { connect, type makeStarted, timed } from "../Socket/Fixture.ts"
 
 const body = (runId: string, content = "hello", id = "m-1") => ({
   ...{ threadId: "c", runId, messages: content === "" ? [] : [{ id, role: "user", content }] }
@@ -56,6 +56,50 @@ describe("While the instance starts", () => {
     )
     assert.strictEqual((yield* simulator.state).frames.message, 0)
   })
+
+  timed("a run that waits behind another one is stopped by its name, and its message is not sent", function* (gateway) {
+    const { agUi, base, simulator } = gateway
+    const { id, running } = yield* starting(gateway)
+    const messages = [...body("run-1").messages, { id: "m-2", role: "user", content: "again" }]
+    const second = yield* Effect.fork(post(`${agUi}/echo`, { ...body("run-2"), messages }))
+    const stop = Effect.map(ask(`${agUi}/echo/c/runs/run-2`, { method: "DELETE" }), ({ status }) => status)
+    // It waits as soon as its request has come.
+    assert.strictEqual(yield* Effect.repeat(stop, { until: status => status !== 404, times: 500 }), 204)
+    assert.strictEqual(yield* stop, 204)
+    yield* pass("25 seconds", "1 second")
+    expect((yield* Fiber.join(running)).text).toContain('"outcome":{"type":"success"}')
+    expect((yield* Fiber.join(second)).text).toContain('"outcome":{"type":"cancelled"}')
+    assert.strictEqual(yield* stop, 204)
+    const again = yield* post(`${agUi}/echo`, { ...body("run-2"), messages })
+    expect(again.text).toContain('"outcome":{"type":"cancelled"}')
+    const { events } = yield* ask(`${base}/${id}/events`)
+    const started = events.flatMap(event => (event.type === "turn_started" ? [event.content] : []))
+    assert.deepStrictEqual(started.sort(), ["again", "hello"])
+    assert.strictEqual(events.filter(({ type }) => type === "turn_interrupted").length, 1)
+    assert.strictEqual((yield* simulator.state).frames.message, 1)
+  })
+
+  timed(
+    "the send of a chat that waits behind another one is aborted, and its turn is interrupted",
+    function* (gateway) {
+      const { base, chats } = gateway
+      const { id, running } = yield* starting(gateway)
+      const client = yield* connect(`${chats.replace("http", "ws")}/ws`)
+      const send = (id: string, text: string) => ({
+        ...{ type: "send", requestId: id, id: "c" },
+        messages: [{ id, role: "user", parts: [{ type: "text", text }] }]
+      })
+      yield* client.send(JSON.stringify(send("m-2", "/hang")))
+      yield* client.until(frame => Reflect.get(frame, "requestId") === "m-2")
+      yield* client.send(JSON.stringify({ type: "abort", requestId: "m-2" }))
+      yield* pass("30 seconds", "1 second")
+      expect((yield* Fiber.join(running)).text).toContain('"outcome":{"type":"success"}')
+      yield* Effect.raceFirst(
+        Effect.forever(pass("1 second", "1 second")),
+        eventsUntil(base, id, ({ type }) => type === "turn_interrupted")
+      )
+    }
+  )
 
   timed("waits end as the service drains, with an error after which a client tries again", function* (gateway) {
     const { agUi, chats, draining } = gateway

@@ -68,7 +68,8 @@ describe("A name", () => {
     const { agUi, base, chats } = gateway
     failures = 1
     assert.strictEqual((yield* post(`${agUi}/echo`, run("m"))).status, 503)
-    // Nothing has run in it.
+    // There is no session without a name.
+    assert.deepStrictEqual((yield* ask(base)).json.sessions, [])
     assert.strictEqual((yield* ask(`${chats}/c/stream`)).status, 204)
     assert.strictEqual((yield* post(`${agUi}/echo`, run("m"))).status, 200)
     const { sessions } = (yield* ask(base)).json

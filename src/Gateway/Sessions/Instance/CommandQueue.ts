@@ -92,6 +92,12 @@ export class CommandQueue {
     })
   }
 
+  /** The turn of a run that was recorded. */
+  turnOf({ id }: ClientRun): Effect.Effect<string | null | undefined, StoreError> {
+    const found = this.session.shared.events.receipt(this.session.key, runReceipt(id))
+    return Effect.map(found, receipt => Option.getOrUndefined(receipt)?.turnId)
+  }
+
   /** Records the turn of a run. Fails if the run was requested with other content. */
   recordRun({ digest, id }: ClientRun, turnId: string | null): Effect.Effect<void, SessionConflict | StoreError> {
     const receipt: Receipt = { id: runReceipt(id), digest, turnId }

@@ -39,7 +39,7 @@ const refused = (refusal: State.Refusal): SessionNotActive | SessionsBusy =>
     ? notActive(true)
     : new SessionsBusy({ message: `${refusal.open} turns are open; the limit is ${openTurns}` })
 
-type AnswerError = SessionNotActive | SessionConflict | AgentPlatformConnectionError | StoreError
+type CommandError = SessionNotActive | SessionConflict | AgentPlatformConnectionError | StoreError
 
 /** A message on its way to the agent. */
 class Message {
@@ -101,6 +101,12 @@ const inputOf = (run: ClientRun | undefined) => (run?.input === undefined ? {} :
 /** Maximum number of open questions and approvals. Above it the oldest are closed, those with an answer first, and answers to them are refused. */
 const maxRequests = 1024
 
+/** Maximum number of runs that wait for the messages of others and can be stopped. */
+const maxAnnounced = 64
+
+const newMessage = (run: ClientRun | undefined): Effect.Effect<Message> =>
+  Effect.map(randomId, id => new Message(`turn-${id}`, run?.id))
+
 /** The commands of one session. */
 export class TurnCommands {
   private readonly commands: CommandQueue
@@ -108,6 +114,8 @@ export class TurnCommands {
   private readonly requests = new Map<string, Request>()
   /** In the order in which they came. Each has a command in progress. */
   private readonly messages = new Set<Message>()
+  /** The messages of runs that have waited for those of others, by run, which may be withdrawn before they are sent. */
+  private readonly announced = new Map<string, Message>()
 
   constructor(
     private readonly session: SessionCore,
@@ -137,10 +145,19 @@ export class TurnCommands {
     this.requests.clear()
   }
 
-  /** Waits until the messages that are on their way are recorded, or have failed. */
-  readonly settled: Effect.Effect<void> = Effect.suspend(() =>
-    Effect.forEach([...this.messages], message => Deferred.await(message.settled), { discard: true })
-  )
+  /** Waits until the messages that are on their way are recorded, or have failed. A run may be stopped while it waits. */
+  settled(run: ClientRun | undefined): Effect.Effect<void> {
+    return Effect.gen(this, function* () {
+      const messages = [...this.messages]
+      if (run !== undefined && messages.length > 0 && messages.every(({ runId }) => runId !== run.id)) {
+        const message = yield* newMessage(run)
+        if (!this.announced.has(run.id)) this.announced.set(run.id, message)
+        const [oldest] = this.announced.keys()
+        if (this.announced.size > maxAnnounced) this.announced.delete(oldest!)
+      }
+      yield* Effect.forEach(messages, message => Deferred.await(message.settled), { discard: true })
+    })
+  }
 
   /**
    * Starts a turn with a message, after activating the session. Returns the turn's id. A message that was sent before
@@ -154,8 +171,8 @@ export class TurnCommands {
     const { actor: sub, run } = caller
     const onceId = onceIdOf(clientMessageId, caller, "message", content)
     const sent = Effect.acquireUseRelease(
-      Effect.map(randomId, id => {
-        const message = new Message(`turn-${id}`, run?.id)
+      Effect.map(newMessage(run), fresh => {
+        const message = this.takeAnnounced(run) ?? fresh
         this.messages.add(message)
         return message
       }),
@@ -233,6 +250,13 @@ export class TurnCommands {
     })
   }
 
+  /** The message of a run that has waited, which is then in progress. */
+  private takeAnnounced(run: ClientRun | undefined): Message | undefined {
+    const message = run && this.announced.get(run.id)
+    if (run !== undefined) this.announced.delete(run.id)
+    return message
+  }
+
   private forget(message: Message): Effect.Effect<void> {
     return Effect.sync(() => {
       this.messages.delete(message)
@@ -241,13 +265,10 @@ export class TurnCommands {
   }
 
   /**
-   * Asks the agent to end a turn, whose end arrives as an event: by default that of the caller's run, or else the one in
-   * progress. A message that has not been sent is withdrawn, which may be asked for again until it is recorded.
+   * Asks the agent to end a turn, whose end arrives as an event: by default that of the caller's run, which may have ended,
+   * or else the one in progress. A message that has not been sent is withdrawn, which may be asked for again until it is recorded.
    */
-  interrupt(
-    { run }: Pick<Caller, "run">,
-    turnId: string | undefined
-  ): Effect.Effect<string, SessionNotActive | SessionConflict | AgentPlatformConnectionError> {
+  interrupt({ run }: Pick<Caller, "run">, turnId: string | undefined): Effect.Effect<string, CommandError> {
     return Effect.gen(this, function* () {
       const { state } = this.session
       const unsent = [...this.messages].filter(message => !message.isClaimed)
@@ -259,6 +280,7 @@ export class TurnCommands {
         message.withdraw()
         return message.turnId
       }
+      if (run !== undefined && turnId === undefined) return yield* this.interruptRun(run)
       const link = yield* this.running()
       if (wanted === undefined) return yield* new SessionConflict({ message: "No turn is open" })
       if (!state.turns.open.has(wanted)) {
@@ -267,6 +289,23 @@ export class TurnCommands {
       const sending = link.send({ type: "interrupt", turnId: wanted }, { timeout: sendTimeout })
       yield* Effect.mapError(sending, error => this.orNotActive(error, false))
       return wanted
+    })
+  }
+
+  /** Ends the turn of a run that is recorded, unless it has ended, or withdraws the message of one that waits. */
+  private interruptRun(run: ClientRun): Effect.Effect<string, CommandError> {
+    return Effect.gen(this, function* () {
+      const announced = this.announced.get(run.id)
+      // Before the run is looked up, as it may be recorded in the meantime.
+      announced?.withdraw()
+      const recorded = yield* this.commands.turnOf(run)
+      const known = recorded ?? announced?.turnId
+      if (known === undefined)
+        return yield* new SessionConflict({ message: `There is no run ${JSON.stringify(run.id)}` })
+      if (recorded == null || !this.session.state.turns.open.has(recorded)) return known
+      this.announced.delete(run.id)
+      // Without an instance it ends too.
+      return yield* Effect.catchTag(this.interrupt({}, recorded), "SessionNotActive", () => Effect.succeed(recorded))
     })
   }
 
@@ -279,16 +318,18 @@ export class TurnCommands {
     requestId: string,
     answer: unknown,
     clientMessageId?: string
-  ): Effect.Effect<void, AnswerError> {
+  ): Effect.Effect<void, CommandError> {
     const onceId = onceIdOf(clientMessageId, caller, "answer", requestId, answer)
     const by = clientMessageId ?? caller.key ?? caller.run?.id ?? caller.commandId ?? null
     const digest = digestOf(by, answer)
+    const isStopped = this.takeAnnounced(caller.run)?.isWithdrawn === true
     const find = Effect.suspend(() => {
+      if (isStopped) return new SessionConflict({ message: "The run was stopped before its answer was sent" })
       const request = this.requests.get(requestId)
       if (request !== undefined) return Effect.succeed(request)
       return new SessionConflict({ message: `No request ${JSON.stringify(requestId)} waits for an answer` })
     })
-    return this.commands.run<Connected, void, AnswerError>(onceId, () => {}, {
+    return this.commands.run<Connected, void, CommandError>(onceId, () => {}, {
       prepare: Effect.zipLeft(
         Effect.map(this.running(), link => this.connected(link)),
         find

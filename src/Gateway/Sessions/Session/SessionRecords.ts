@@ -7,7 +7,7 @@ import { JsonText } from "../../../base/Json/JsonText.ts"
 import { randomHex } from "../../../base/RandomHex.ts"
 import * as Supervision from "../../../base/Supervision.ts"
 import { type PreconditionFailed, type Store, type StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
-import type { Precondition } from "../../../Kv/Write.ts"
+import type { Precondition, SetOperation } from "../../../Kv/Write.ts"
 import { LostPart, Session } from "../../Protocol/Fields.ts"
 import { ofGateway } from "../../Protocol/Namespaces.ts"
 import type { Summary } from "../../SessionEvents.ts"
@@ -217,11 +217,12 @@ export class SessionRecords {
   create(
     text: string,
     { tenant, id }: SessionRecord,
-    actor: string
+    actor: string,
+    also: ReadonlyArray<SetOperation> = []
   ): Effect.Effect<void, PreconditionFailed | StoreBusy | StoreUnavailable> {
     const target = { namespace: namespaceOf(tenant), key: id, value: JsonText(text), expiresAt: null }
     return this.store
-      .commit({ actor, operations: [{ op: "set", ...target, precondition: { noneMatch: "any" } }] })
+      .commit({ actor, operations: [{ op: "set", ...target, precondition: { noneMatch: "any" } }, ...also] })
       .pipe(
         Effect.asVoid,
         // The write has no idempotency key.

@@ -194,6 +194,30 @@ describe("messages to an instance", () => {
   )
 
   held(
+    "a run that waits for the message of another is stopped before it sends its own, or an answer",
+    function* ({ begun, gate, id, listener, sessions }) {
+      const of = (run: string) => ({ ...alice, awaitsMessages: true, run: { id: run, digest: "d" } })
+      yield* gate.close
+      const first = yield* Effect.fork(sessions.send(alice, id, "first"))
+      yield* begun.await
+      yield* Effect.forEach(["run-2", "run-3"], run => sessions.get(of(run), id))
+      const turnId = yield* sessions.interrupt(of("run-2"), id, undefined)
+      yield* sessions.interrupt(of("run-3"), id, undefined)
+      expect(yield* Effect.flip(sessions.interrupt(of("run-4"), id, undefined))).toMatchObject({
+        _tag: "SessionConflict"
+      })
+      yield* gate.open
+      expect(yield* sessions.send(of("run-2"), id, "second")).toBe(turnId)
+      expect(yield* sessions.interrupt(of("run-2"), id, undefined)).toBe(turnId)
+      const stopped = { _tag: "SessionConflict", message: expect.stringContaining("stopped") }
+      expect(yield* Effect.flip(sessions.answer(of("run-3"), id, "q", true))).toMatchObject(stopped)
+      yield* Fiber.join(first)
+      yield* listener.until(event => event.type === "turn_interrupted" && event.turnId === turnId)
+      expect(startsOf(listener.events)).toEqual(["first", "second"])
+    }
+  )
+
+  held(
     "a message that waits behind another is withdrawn by its run, as often as that is asked for",
     function* ({ begun, gate, id, listener, sessions, simulator }) {
       const run = { id: "run-2", digest: "d" }
