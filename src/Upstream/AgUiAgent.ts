@@ -103,10 +103,9 @@ const make = (settings: Settings) =>
         const connection = yield* AgentConnection.make({
           // The id of a session is unique within its tenant.
           threadId: `${tenant}-${sessionId}`,
-          run: (input, follow) => agent(input, breakers(tenant, agentType), follow),
+          run: (input, follower) => agent(input, breakers(tenant, agentType), follower),
           conversation: histories.read(tenant, sessionId),
-          history: settings.history,
-          times
+          history: settings.history
         })
         return InstanceConnection.ofPort(connection)
       })

@@ -5,7 +5,7 @@
 import * as Headers from "@effect/platform/Headers"
 import type * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import { Deferred, Duration, Effect, Either, Exit, Option, Redacted, type Scope, Stream } from "effect"
+import { Chunk, Deferred, Duration, Effect, Either, Exit, type Option, Redacted, type Scope, Stream } from "effect"
 import { continuingHeader, type Message } from "../../AgUi/Protocol.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Monotonic from "../../base/Time/Monotonic.ts"
@@ -46,16 +46,15 @@ export const defaultTimes: Times = { connect: "60 seconds", silence: "4 minutes"
 /** What an agent sends. A failure is in the place of data that is no event. */
 export type Received = PlatformEvent | OversizedFrame | UpstreamFailure
 
-/** The answer to a request for a run. */
-export interface OpenRun {
-  /** The next events, at least one. Fails with none at the end of the stream. */
-  readonly next: Effect.Effect<ReadonlyArray<Received>, Option.Option<UpstreamFailure>>
-  /** Fails when the answer is given up, because the agents have sent too much that does not end. */
-  readonly abandoned: Effect.Effect<never, UpstreamFailure>
+/** Who follows a run. It fails if the run has failed, which counts for the breakers. */
+export interface Follower {
+  /** Called when the header of the answer has arrived. */
+  readonly begin: () => void
+  /** Takes events as they arrive. Returns whether others may follow; otherwise the request is ended. */
+  readonly take: (received: ReadonlyArray<Received>) => Effect.Effect<boolean, UpstreamFailure>
+  /** After the last event. */
+  readonly end: Effect.Effect<void, UpstreamFailure>
 }
-
-/** Follows a run to its end. One that fails or is interrupted is stopped. */
-export type Follow = (run: OpenRun) => Effect.Effect<void, UpstreamFailure>
 
 /** The address of an agent, and what is sent there with each request. */
 export interface Options {
@@ -70,11 +69,8 @@ export interface Options {
   readonly arriving: ArrivingFrames
 }
 
-/**
- * An agent: it is sent a request for a run, which is followed when the header of the answer has arrived. This proves to the
- * breakers that the agent works; the end of the run counts for them too.
- */
-export type Agent = (input: RunInput, breakers: Part, follow: Follow) => Effect.Effect<void, UpstreamFailure>
+/** Requests a run. The header of the answer proves to the breakers that the agent works. */
+export type Agent = (input: RunInput, breakers: Part, follower: Follower) => Effect.Effect<void, UpstreamFailure>
 
 const operation = "run"
 
@@ -89,56 +85,70 @@ const durations = Resilience.durations(
   "Requests to the agent platform, in milliseconds"
 )
 
+/** How often the silence of an agent is looked at, at least. */
+const watchMillis = 2000
+
 const tooMuch = failure("too_large", "The agents have sent too much that does not end, and this one the most")
 
-/** The events in a body, as they arrive. */
-const eventsIn = (
-  body: Stream.Stream<Uint8Array, UpstreamFailure>,
-  { arriving, eventBytes }: Pick<Options, "arriving" | "eventBytes">
-): Effect.Effect<OpenRun, never, Scope.Scope> =>
-  Effect.gen(function* () {
-    const pull = yield* Stream.toPull(body)
-    const text = new TextDecoder()
-    const reader = ServerSentEvents.reader(eventBytes, true)
-    const abandoned = yield* Deferred.make<never, UpstreamFailure>()
-    /** Counts what has arrived of an incomplete event. */
-    const count = (characters: number) =>
-      arriving.record(reader, characters, () => Deferred.unsafeDone(abandoned, tooMuch))
-    yield* Effect.addFinalizer(() => Effect.sync(() => count(0)))
+const decode = (
+  { data, isCut, isTooLong }: ServerSentEvents.ServerSentEvent,
+  most: number
+): ReadonlyArray<Received> => {
+  if (isTooLong === true) return [new OversizedFrame(`has more than ${most} characters`)]
+  // Some servers end their streams as those of models end.
+  if (data === "[DONE]") return []
+  const decoded = fromFrame(data)
+  if (Either.isRight(decoded)) return [decoded.right]
+  const problem = decoded.left
+  if (typeof problem !== "string") return [problem]
+  return isCut === true ? [] : [failure("malformed", `The agent sent an event that ${problem}`)]
+}
 
-    const decode = ({ data, isTooLong }: ServerSentEvents.ServerSentEvent): ReadonlyArray<Received> => {
-      if (isTooLong === true) return [new OversizedFrame(`has more than ${eventBytes} characters`)]
-      // Some servers end their streams as those of models end.
-      if (data === "[DONE]") return []
-      const decoded = fromFrame(data)
-      if (Either.isRight(decoded)) return [decoded.right]
-      const problem = decoded.left
-      return [typeof problem === "string" ? failure("malformed", `The agent sent an event that ${problem}`) : problem]
-    }
-    const pulled = Effect.gen(function* () {
-      for (;;) {
-        const events: Array<Received> = []
-        for (const piece of yield* pull) {
-          for (const sent of reader.push(text.decode(piece, { stream: true }))) {
-            if (isLarge(sent.data.length)) yield* turnOf(sent.data.length)
-            events.push(...decode(sent))
-          }
+/** Follows a run to its end. Fails when it takes too long, or when the agent is silent for too long. */
+const follow = (
+  body: Stream.Stream<Uint8Array, UpstreamFailure>,
+  follower: Follower,
+  { arriving, eventBytes, times }: Options
+): Effect.Effect<void, UpstreamFailure> =>
+  Effect.gen(function* () {
+    const abandoned = yield* Deferred.make<never, UpstreamFailure>()
+    const count = (characters: number) =>
+      arriving.record(abandoned, characters, () => Deferred.unsafeDone(abandoned, tooMuch))
+    /** When the newest event has arrived, in monotonic milliseconds; none while it waits for the session. */
+    let silentSince: number | undefined = yield* Monotonic.millis
+
+    const take = (sent: Chunk.Chunk<ServerSentEvents.ServerSentEvent>) =>
+      Effect.gen(function* () {
+        if (Chunk.isEmpty(sent)) return true
+        silentSince = undefined
+        const received: Array<Received> = []
+        for (const event of sent) {
+          if (isLarge(event.data.length)) yield* turnOf(event.data.length)
+          received.push(...decode(event, eventBytes))
         }
-        count(reader.unfinished())
-        if (events.length > 0) return events
+        const mayFollow = yield* follower.take(received)
+        silentSince = yield* Monotonic.millis
+        return mayFollow
+      })
+    const events = Stream.chunks(ServerSentEvents.eventsIn(body, eventBytes, count))
+    const read = Effect.zipRight(Stream.runForEachWhile(events, take), follower.end)
+    const watch = Effect.gen(function* () {
+      for (;;) {
+        const now = yield* Monotonic.millis
+        const left = (silentSince ?? now) + Duration.toMillis(times.silence) - now
+        if (left <= 0)
+          return yield* failure("timeout", `The agent has sent nothing for ${Monotonic.words(times.silence)}`)
+        yield* Effect.sleep(Math.min(Math.ceil(left), watchMillis))
       }
     })
-    /** The last event of some agents lacks the empty line. */
-    const atEnd = (end: Option.Option<UpstreamFailure>) => {
-      const events = Option.isNone(end) ? reader.end().flatMap(decode) : []
-      const whole = events.filter(event => !(event instanceof UpstreamFailure))
-      return whole.length > 0 ? Effect.succeed(whole) : Effect.fail(end)
-    }
-    return { next: Effect.catchAll(pulled, atEnd), abandoned: Deferred.await(abandoned) }
+    yield* Effect.raceFirst(read, Effect.raceFirst(watch, Deferred.await(abandoned))).pipe(
+      Effect.ensuring(Effect.sync(() => count(0))),
+      Effect.timeoutFail({
+        duration: times.run,
+        onTimeout: () => failure("timeout", `The run took more than ${Monotonic.words(times.run)}`)
+      })
+    )
   })
-
-const isEventStream = (contentType: string | undefined): boolean =>
-  (contentType ?? "").split(";", 1)[0]!.trim().toLowerCase() === "text/event-stream"
 
 /** How long a run of another gateway may take to stop. */
 const stopTimeout = "2 seconds"
@@ -151,22 +161,21 @@ const open = (
   http: UpstreamHttp.UpstreamHttp,
   request: HttpClientRequest.HttpClientRequest,
   stop: HttpClientRequest.HttpClientRequest,
-  options: Options
-): Effect.Effect<OpenRun, UpstreamFailure, Scope.Scope> =>
+  { connect }: Times
+): Effect.Effect<Stream.Stream<Uint8Array, UpstreamFailure>, UpstreamFailure, Scope.Scope> =>
   Effect.gen(function* () {
-    const { connect } = options.times
-    const { body, headers } = yield* Effect.timeoutFail(http.openStream(operation, request), {
+    const { body, headers, type } = yield* Effect.timeoutFail(http.openStream(operation, request), {
       duration: connect,
       onTimeout: () => failure("timeout", `No answer of the agent within ${Monotonic.words(connect)}`)
     })
-    if (!isEventStream(headers["content-type"])) {
+    if (type !== "text/event-stream") {
       return yield* failure("malformed", "The agent's answer is not a stream of Server-Sent Events")
     }
     if (headers[continuingHeader] !== undefined) {
       const stopping = Supervision.within(stopTimeout, Effect.ignore(http.done("stop", stop)))
       yield* Effect.addFinalizer(exit => (Exit.isSuccess(exit) ? Effect.void : stopping))
     }
-    return yield* eventsIn(body, options)
+    return body
   })
 
 /** Runs of an agent, with the metrics, the retries and the breaker of its address. */
@@ -194,7 +203,7 @@ export const make = (client: HttpClient.HttpClient, options: Options): Effect.Ef
         HttpClientRequest.bodyUnsafeJson(input)
       )
 
-    return (input, part, follow) => {
+    return (input, part, follower) => {
       let isAnswered = false
       const policy: Resilience.Policy = {
         ...{ operation, part, tryTimeout: limit, timeout: limit },
@@ -202,10 +211,11 @@ export const make = (client: HttpClient.HttpClient, options: Options): Effect.Ef
       }
       const attempt = (answered: Effect.Effect<void>) =>
         Effect.gen(function* () {
-          const run = yield* open(http, request(input), stop(input), options)
+          const body = yield* open(http, request(input), stop(input), times)
           isAnswered = true
+          follower.begin()
           yield* answered
-          return yield* follow(run)
+          return yield* follow(body, follower, options)
         }).pipe(Effect.scoped)
       return Effect.locallyWith(calls.call(policy, attempt), Headers.currentRedactedNames, all => [...all, ...names])
     }

@@ -79,7 +79,9 @@ const answeredIn = (messages: Conversation["messages"]): ReadonlySet<string> =>
   )
 
 /** Messages that are sent together or not at all: a call and what follows of it, or one message. */
-const unitsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<ReadonlyArray<Message>> => {
+type Unit = ReadonlyArray<Message>
+
+const unitsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<Unit> => {
   const units: Array<Array<Message>> = []
   let calls = new Set<string>()
   for (const message of messages) {
@@ -94,48 +96,42 @@ const unitsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<ReadonlyArray<
   return units
 }
 
-const isOfUser = ([first]: ReadonlyArray<Message>): boolean => first?.role === "user"
+const isOfUser = ([first]: Unit): boolean => first?.role === "user"
 
 interface Size {
   messages: number
   bytes: number
 }
 
-const sizeOf = (unit: ReadonlyArray<Message>): Size => ({
+const sizeOf = (unit: Unit): Size => ({
   messages: unit.length,
   bytes: unit.reduce((sum, message) => sum + Buffer.byteLength(JSON.stringify(message)) + 1, 0)
 })
 
-/** Where the newest units begin that are within limits together; the newest one is in any case. */
+/** Where the newest units begin that are within limits together. */
 const beginning = (sizes: ReadonlyArray<Size>, { bytes, messages }: Limits): number => {
   const room = { bytes, messages }
-  const last = sizes.findLastIndex((size, index) => {
+  const last = sizes.findLastIndex(size => {
     room.messages -= size.messages
     room.bytes -= size.bytes
-    return index < sizes.length - 1 && (room.bytes < 0 || room.messages < 0)
+    return room.bytes < 0 || room.messages < 0
   })
   return last + 1
 }
 
 /**
  * The newest units within the limits; the newest one in any case. They begin with a message of a user, since some models
- * refuse others. If more than half of them is one turn, this is cut after its message.
+ * refuse others: of a turn that is cut, its message is sent too.
  */
-const newest = (
-  units: ReadonlyArray<ReadonlyArray<Message>>,
-  limits: Limits
-): ReadonlyArray<ReadonlyArray<Message>> => {
+const newest = (units: ReadonlyArray<Unit>, limits: Limits): ReadonlyArray<Unit> => {
   const sizes = units.map(sizeOf)
-  const from = beginning(sizes, limits)
-  const next = units.findIndex((unit, index) => index >= from && isOfUser(unit))
-  if (from === 0) return units
-  if (next >= 0 && (units.length - next) * 2 >= units.length - from) return units.slice(next)
-  const asked = units.slice(0, from).findLastIndex(isOfUser)
-  const { bytes, messages } = sizes[asked] ?? { bytes: 0, messages: 0 }
-  const rest = { bytes: limits.bytes - bytes, messages: limits.messages - messages }
-  const { bytes: least, messages: fewest } = sizes.at(-1)!
-  if (asked < 0 || rest.bytes < least || rest.messages < fewest) return units.slice(from)
-  return [units[asked]!, ...units.slice(beginning(sizes, rest))]
+  const from = Math.min(beginning(sizes, limits), units.length - 1)
+  const asked = units.slice(0, from + 1).findLastIndex(isOfUser)
+  if (asked < 0 || asked === from) return units.slice(Math.max(from, 0))
+  const { bytes, messages } = sizes[asked]!
+  const rest = beginning(sizes, { bytes: limits.bytes - bytes, messages: limits.messages - messages })
+  if (rest === units.length) return units.slice(from)
+  return isOfUser(units[rest]!) ? units.slice(rest) : [units[asked]!, ...units.slice(rest)]
 }
 
 /** Without the members that only our clients know: some agents refuse messages with others than they know. */
