@@ -10,6 +10,7 @@ import { continuingHeader, type Message } from "../../AgUi/Protocol.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Monotonic from "../../base/Time/Monotonic.ts"
 import { isLarge, turnOf } from "../../base/Time/PacedWork.ts"
+import { durations } from "../AgentPlatform/InstanceConnection.ts"
 import type { ArrivingFrames } from "../AgentPlatform/PlatformSocket.ts"
 import { fromFrame, OversizedFrame, type PlatformEvent } from "../PlatformEvent.ts"
 import { UpstreamFailure } from "../Resilience/UpstreamFailure.ts"
@@ -74,16 +75,8 @@ export type Agent = (input: RunInput, breakers: Part, follower: Follower) => Eff
 
 const operation = "run"
 
-const service = "agent"
-
 export const failure = (reason: UpstreamFailure["reason"], message: string): UpstreamFailure =>
   new UpstreamFailure({ operation, reason, message })
-
-/** Agents time their runs by this histogram, like the platform its calls. */
-const durations = Resilience.durations(
-  "agent_platform_request_duration_ms",
-  "Requests to the agent platform, in milliseconds"
-)
 
 /** How often the silence of an agent is looked at, at least. */
 const watchMillis = 2000
@@ -153,55 +146,37 @@ const follow = (
 /** How long a run of another gateway may take to stop. */
 const stopTimeout = "2 seconds"
 
-/**
- * Opens the answer to a request. `stop` is sent if another gateway has answered, whose run continues without its client,
- * unless the scope succeeds.
- */
-const open = (
-  http: UpstreamHttp.UpstreamHttp,
-  request: HttpClientRequest.HttpClientRequest,
-  stop: HttpClientRequest.HttpClientRequest,
-  { connect }: Times
-): Effect.Effect<Stream.Stream<Uint8Array, UpstreamFailure>, UpstreamFailure, Scope.Scope> =>
-  Effect.gen(function* () {
-    const { body, headers, type } = yield* Effect.timeoutFail(http.openStream(operation, request), {
-      duration: connect,
-      onTimeout: () => failure("timeout", `No answer of the agent within ${Monotonic.words(connect)}`)
-    })
-    if (type !== "text/event-stream") {
-      return yield* failure("malformed", "The agent's answer is not a stream of Server-Sent Events")
-    }
-    if (headers[continuingHeader] !== undefined) {
-      const stopping = Supervision.within(stopTimeout, Effect.ignore(http.done("stop", stop)))
-      yield* Effect.addFinalizer(exit => (Exit.isSuccess(exit) ? Effect.void : stopping))
-    }
-    return body
-  })
-
 /** Runs of an agent, with the metrics, the retries and the breaker of its address. */
 export const make = (client: HttpClient.HttpClient, options: Options): Effect.Effect<Agent, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { apiKey, times, upstream, url } = options
-    const http = UpstreamHttp.make(client, { service, baseUrl: "", apiKey })
+    const http = UpstreamHttp.make(client, { service: "agent", baseUrl: "", apiKey })
     const calls = yield* Resilience.make({ upstream, durations, operations: [operation] })
     const secrets = Object.entries(options.headers).map(([name, value]) => [name, Redacted.value(value)] as const)
     const names = secrets.map(([name]) => name)
     // Those of the run end it before.
     const limit = Duration.times(Duration.sum(Duration.decode(times.connect), Duration.decode(times.run)), 2)
 
-    /** Stops a run of another gateway, whose path is below that of the agent. */
-    const stop = ({ runId, threadId }: RunInput) => {
-      const address = new URL(url)
-      address.pathname = `${address.pathname.replace(/\/$/, "")}/${threadId}/runs/${runId}`
-      return HttpClientRequest.setHeaders(HttpClientRequest.del(address.href), secrets)
-    }
-    const request = (input: RunInput) =>
-      HttpClientRequest.post(url).pipe(
+    const open = (input: RunInput) => {
+      const request = HttpClientRequest.post(url).pipe(
         HttpClientRequest.setHeaders(secrets),
         // The official encoder answers protobuf to those who accept it.
         HttpClientRequest.accept("text/event-stream"),
         HttpClientRequest.bodyUnsafeJson(input)
       )
+      return Effect.timeoutFail(http.openStream(operation, request), {
+        duration: times.connect,
+        onTimeout: () => failure("timeout", `No answer of the agent within ${Monotonic.words(times.connect)}`)
+      })
+    }
+
+    /** Stops a run of another gateway, whose path is below that of the agent. */
+    const stop = ({ runId, threadId }: RunInput) => {
+      const address = new URL(url)
+      address.pathname = `${address.pathname.replace(/\/$/, "")}/${threadId}/runs/${runId}`
+      const request = HttpClientRequest.setHeaders(HttpClientRequest.del(address.href), secrets)
+      return Supervision.within(stopTimeout, Effect.ignore(http.done("stop", request)))
+    }
 
     return (input, part, follower) => {
       let isAnswered = false
@@ -211,7 +186,14 @@ export const make = (client: HttpClient.HttpClient, options: Options): Effect.Ef
       }
       const attempt = (answered: Effect.Effect<void>) =>
         Effect.gen(function* () {
-          const body = yield* open(http, request(input), stop(input), times)
+          const { body, headers, type } = yield* open(input)
+          if (type !== "text/event-stream") {
+            return yield* failure("malformed", "The agent's answer is not a stream of Server-Sent Events")
+          }
+          // A run of another gateway continues without its client.
+          if (headers[continuingHeader] !== undefined) {
+            yield* Effect.addFinalizer(exit => (Exit.isSuccess(exit) ? Effect.void : stop(input)))
+          }
           isAnswered = true
           follower.begin()
           yield* answered

@@ -158,12 +158,13 @@ class AgentConnection {
       })
     }
     return Effect.flatMap(this.inputOf(turn), input => this.options.run(input, follower)).pipe(
-      Effect.catchAll(failure => this.onFailure(turn, failure, isAnswered)),
-      Effect.catchAllDefect(defect => {
-        const end = { type: "turn.failed", code: "internal", message: "The gateway failed", retryable: true }
-        this.offer(turn.accept().translation.finish(end))
-        return Effect.logError("A run of an agent failed", Cause.die(defect))
-      })
+      Effect.catchAllDefect(defect =>
+        Effect.zipRight(
+          Effect.logError("A run of an agent failed", Cause.die(defect)),
+          failureOf("connection", "The gateway failed")
+        )
+      ),
+      Effect.catchAll(failure => this.onFailure(turn, failure, isAnswered))
     )
   }
 
@@ -192,7 +193,7 @@ class AgentConnection {
         ...(state.is === "resuming" ? { resume: state.answers } : {})
       }
     }).pipe(
-      Effect.catchAll(
+      Effect.mapError(
         ({ message }) => new UpstreamFailure({ operation: "run", reason: "connection", isUnreached: true, message })
       )
     )

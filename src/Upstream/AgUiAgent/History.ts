@@ -56,12 +56,11 @@ const isLost = ({ parts, status }: AgentMessage): boolean =>
 
 /** The part of a conversation that concerns a turn. */
 const relevant = (conversation: Conversation, { later, turnId }: Turn): Conversation => {
-  const skipped = new Set(later)
-  for (const message of conversation.messages) {
-    if (message.role === "agent" && message.turnId !== undefined && isLost(message)) skipped.add(message.turnId)
-  }
+  const lost = conversation.messages.filter(message => message.role === "agent" && isLost(message))
+  const skipped = new Set([...later, ...lost.map(message => message.turnId)])
   const kept = conversation.messages.filter(message => message.turnId === undefined || !skipped.has(message.turnId))
-  const answered = answeredIn(kept)
+  const results = kept.flatMap(message => (message.role === "user" ? (resultsIn(message) ?? []) : []))
+  const answered = new Set(results.map(({ toolCallId }) => toolCallId))
   const messages = kept.map(message =>
     message.role === "user"
       ? message
@@ -69,14 +68,6 @@ const relevant = (conversation: Conversation, { later, turnId }: Turn): Conversa
   )
   return { ...conversation, messages }
 }
-
-/** The calls that have a result by a client. */
-const answeredIn = (messages: Conversation["messages"]): ReadonlySet<string> =>
-  new Set(
-    messages.flatMap(message =>
-      message.role === "user" ? (resultsIn(message) ?? []).map(({ toolCallId }) => toolCallId) : []
-    )
-  )
 
 /** Messages that are sent together or not at all: a call and what follows of it, or one message. */
 type Unit = ReadonlyArray<Message>
@@ -98,18 +89,13 @@ const unitsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<Unit> => {
 
 const isOfUser = ([first]: Unit): boolean => first?.role === "user"
 
-interface Size {
-  messages: number
-  bytes: number
-}
-
-const sizeOf = (unit: Unit): Size => ({
+const sizeOf = (unit: Unit): Limits => ({
   messages: unit.length,
   bytes: unit.reduce((sum, message) => sum + Buffer.byteLength(JSON.stringify(message)) + 1, 0)
 })
 
 /** Where the newest units begin that are within limits together. */
-const beginning = (sizes: ReadonlyArray<Size>, { bytes, messages }: Limits): number => {
+const beginning = (sizes: ReadonlyArray<Limits>, { bytes, messages }: Limits): number => {
   const room = { bytes, messages }
   const last = sizes.findLastIndex(size => {
     room.messages -= size.messages
@@ -134,15 +120,12 @@ const newest = (units: ReadonlyArray<Unit>, limits: Limits): ReadonlyArray<Unit>
   return isOfUser(units[rest]!) ? units.slice(rest) : [units[asked]!, ...units.slice(rest)]
 }
 
-/** Without the members that only our clients know: some agents refuse messages with others than they know. */
-const plain = (message: Message): Message => {
-  if (message.role !== "tool") return message
-  const { metadata, ...known } = message
-  return known
-}
-
 /** The messages for a turn, in order. Thoughts and activities are for people. */
 export const messagesFor = (conversation: Conversation, turn: Turn, limits: Limits): ReadonlyArray<Message> => {
-  const sent = relevant(conversation, turn)
-  return newest(unitsOf(messagesOf(sent, new Names(conversation.epoch)).map(plain)), limits).flat()
+  const messages: ReadonlyArray<Message & { readonly metadata?: unknown }> = messagesOf(
+    relevant(conversation, turn),
+    new Names(conversation.epoch)
+  )
+  // Some agents refuse messages with members that only our clients know.
+  return newest(unitsOf(messages.map(({ metadata, ...message }) => message)), limits).flat()
 }

@@ -1,8 +1,8 @@
 /**
  * The events of AG-UI as events of the agent platform. Pure.
  *
- * A turn starts once and ends at most once, whatever the agent sends. Its events are not put into order: the mapping of
- * platform events and the fold of a conversation take them in any.
+ * A turn ends at most once, whatever the agent sends. Its events are not put into order: the mapping of platform events
+ * and the fold of a conversation take them in any.
  */
 import { Either } from "effect"
 import { contentOf, planActivity } from "../../AgUi/Messages.ts"
@@ -109,7 +109,6 @@ const usageOf = (usage: unknown): Payloads =>
 /** Translates the runs of one turn. */
 export class Translation {
   private current: State = { is: "running" }
-  private isStarted = false
   private readonly calls = new Map<Id, Call>()
   /** Characters of arguments that are kept. */
   private kept = 0
@@ -150,9 +149,7 @@ export class Translation {
   add(event: PlatformEvent): ReadonlyArray<PlatformEvent> {
     if (!this.isOpen) return []
     if (continuing.test(event.type)) this.current = { is: "running" }
-    const started = this.isStarted ? [] : [{ type: "turn.started" }]
-    this.isStarted = true
-    return this.made([...started, ...this.apply(event.type, event.payload)], event)
+    return this.made(this.apply(event.type, event.payload), event)
   }
 
   /** Records an answer of a person, unless there is no question that it answers. */
@@ -176,9 +173,11 @@ export class Translation {
   private made(payloads: Payloads, { asSent, size = 0, timestamp }: Partial<PlatformEvent> = {}) {
     return payloads.map((members): PlatformEvent => {
       const payload = { ...members, turnId: this.turnId }
+      // Those of a snapshot may be longer than the event that they come with.
+      const longest = Math.max(size, text(members.delta)?.length ?? 0, text(members.result)?.length ?? 0)
       // A delta may have the half of a character.
       const sent = asSent && { ...payload, delta: asSent.delta }
-      return { id: undefined, type: payload.type, timestamp, payload, size, asSent: sent }
+      return { id: undefined, type: payload.type, timestamp, payload, size: longest, asSent: sent }
     })
   }
 
@@ -194,7 +193,6 @@ export class Translation {
     return [...whole, payload]
   }
 
-  /** @internal */
   start(kind: Kind, id: Id, { role, toolCallName }: JsonObject): Payloads {
     const { named, type } = kinds[kind]
     if (typeof role === "string" && role !== "assistant" && role !== "reasoning") {
@@ -204,11 +202,10 @@ export class Translation {
     this.streamed = new Set([...this.streamed, kind])
     if (kind !== "TOOL_CALL") return [{ type: `${type}.start`, [named]: id }]
     const name = identifierOf(toolCallName) ?? "unknown"
-    if (this.calls.size < maxKept) this.calls.set(id, { name, written: "" })
+    if (this.calls.size < maxKept && !this.calls.has(id)) this.calls.set(id, { name, written: "" })
     return [{ type: `${type}.start`, [named]: id, name }]
   }
 
-  /** @internal */
   addPiece(kind: Kind, id: Id, delta: unknown): Payloads {
     if (this.others.has(id)) return []
     const { named, type } = kinds[kind]
@@ -225,7 +222,6 @@ export class Translation {
     call.written = fits ? call.written + piece : undefined
   }
 
-  /** @internal */
   endPart(kind: Kind, id: Id): Payloads {
     if (this.others.delete(id)) return []
     const { named, type } = kinds[kind]
@@ -238,7 +234,7 @@ export class Translation {
     return [{ type, [named]: id, name: call.name, ...argumentsIn(call.written) }]
   }
 
-  /** @internal A piece that names what it belongs to only at first. */
+  /** A piece that names what it belongs to only at first. */
   addChunk(kind: Kind, given: Id, payload: JsonObject): Payloads {
     const last = this.chunked?.kind === kind ? this.chunked : undefined
     const id = given ?? last?.id
@@ -253,7 +249,6 @@ export class Translation {
     return chunked === undefined ? [] : this.endPart(chunked.kind, chunked.id)
   }
 
-  /** @internal */
   result({ content, metadata, toolCallId }: JsonObject): Payloads {
     const callId = identifierOf(toolCallId)
     this.streamed = new Set([...this.streamed, "TOOL_CALL_RESULT"])
@@ -264,7 +259,6 @@ export class Translation {
       : [{ type: "tool.result", callId, result: content ?? null }]
   }
 
-  /** @internal */
   snapshot({ messages }: JsonObject): Payloads {
     if (Array.isArray(messages)) this.messages = messages
     return []
@@ -287,7 +281,6 @@ export class Translation {
     return [...events, ...last]
   }
 
-  /** @internal */
   finished({ outcome, usage }: JsonObject): Payloads {
     const before = [...usageOf(usage), ...this.whole()]
     const { pendingToolCallIds: left, type } = isObject(outcome) ? outcome : ({} as JsonObject)
@@ -308,7 +301,6 @@ export class Translation {
     return this.end({ type: "turn.failed", code: "agent_malformed", message, retryable: false })
   }
 
-  /** @internal */
   failed({ code, message, metadata, usage }: JsonObject): Payloads {
     const retryable = isObject(metadata) && metadata["causeway.retryable"] === true
     const problem = { code: text(code) ?? "agent_error", message: text(message) ?? "The agent reported an error" }
@@ -374,9 +366,9 @@ const subagent =
 /** What each event of AG-UI does. */
 const effects: ReadonlyMap<string, Change> = new Map<string, Change>([
   ...(Object.entries(kinds) as Array<[Kind, (typeof kinds)[Kind]]>).flatMap(inPieces),
-  ...["RUN_STARTED", "REASONING_START", "REASONING_END", "THINKING_START", "THINKING_END"].map(
-    type => [type, nothing] as const
-  ),
+  ...["REASONING_START", "REASONING_END", "THINKING_START", "THINKING_END"].map(type => [type, nothing] as const),
+  // A turn that has started does not start again.
+  ["RUN_STARTED", () => [{ type: "turn.started" }]],
   ["RUN_FINISHED", (run, payload) => run.finished(payload)],
   ["RUN_ERROR", (run, payload) => run.failed(payload)],
   ["TOOL_CALL_RESULT", (run, payload) => run.result(payload)],
