@@ -26,11 +26,10 @@ const Outcome = Schema.Struct({
 const decode = Schema.decodeUnknownOption(Outcome)
 
 /** The interrupts of an outcome, each id once; none if it cannot be understood. */
-export const interruptsOf = (outcome: unknown): ReadonlyArray<Interrupt> =>
-  Option.match(decode(outcome), {
-    onNone: () => [],
-    onSome: ({ interrupts }) => [...new Map(interrupts.map(interrupt => [interrupt.id, interrupt])).values()]
-  })
+export const interruptsOf = (outcome: unknown): ReadonlyArray<Interrupt> => {
+  const { interrupts } = Option.getOrElse(decode(outcome), () => ({ interrupts: [] }))
+  return [...new Map(interrupts.map(interrupt => [interrupt.id, interrupt])).values()]
+}
 
 const propertiesOf = ({ responseSchema }: Interrupt): JsonObject =>
   isObject(responseSchema?.properties) ? responseSchema.properties : {}
@@ -55,10 +54,7 @@ export const requestOf = (interrupt: Interrupt): Payload => {
   }
   const request = metadata?.["causeway.request"]
   const known = isObject(request) && isObject(request.details) ? request.details : undefined
-  const details = {
-    ...(known ?? metadata),
-    ...(toolCallId === undefined ? {} : { toolCallId: identifierOf(toolCallId) })
-  }
+  const details = { ...(known ?? metadata), ...(toolCallId && { toolCallId: identifierOf(toolCallId) }) }
   const detailed = Object.keys(details).length === 0 ? {} : { details }
   return { type: "approval.requested", requestId, action: text, ...detailed }
 }

@@ -67,18 +67,19 @@ const addressesIn = (text: string) =>
 const reserved =
   /^(?:accept|connection|content-.*|expect|host|keep-alive|te|trailer|transfer-encoding|upgrade|traceparent)$/i
 
-const decoded = Option.liftThrowable(decodeURIComponent)
+const isToken = (name: string) => /^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(name)
+
+const secretIn = (text: string) =>
+  Option.liftThrowable(decodeURIComponent)(text).pipe(
+    Option.filter(value => /^[\x20-\x7e]+$/.test(value)),
+    Option.map(value => Redacted.make(value))
+  )
 
 /** `name=value,name=value`, each value percent-encoded where it has a comma or a percent sign. */
 const headersIn = (text: string) => {
   const pairs = text.split(",").map(pair => pair.replace(/^[^=]*/, name => name.toLowerCase()))
   const headers = pairsIn(pairs, (name, value) =>
-    /^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(name) && !reserved.test(name)
-      ? Option.map(
-          Option.filter(decoded(value), one => /^[\x20-\x7e]+$/.test(one)),
-          one => Redacted.make(one)
-        )
-      : Option.none()
+    isToken(name) && !reserved.test(name) ? secretIn(value) : Option.none()
   )
   return Option.map(headers, (all): Readonly<Record<string, Redacted.Redacted>> => Object.fromEntries(all))
 }

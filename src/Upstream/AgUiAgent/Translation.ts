@@ -57,8 +57,6 @@ const text = (value: unknown): string | undefined => (typeof value === "string" 
 const kinds = {
   TEXT_MESSAGE: { id: "messageId", piece: "CONTENT", type: "message", named: "messageId" },
   REASONING_MESSAGE: { id: "messageId", piece: "CONTENT", type: "thinking", named: "thinkingId" },
-  // The name before version 0.0.45 of the protocol, without ids.
-  THINKING_TEXT_MESSAGE: { id: "messageId", piece: "CONTENT", type: "thinking", named: "thinkingId" },
   TOOL_CALL: { id: "toolCallId", piece: "ARGS", type: "tool.call", named: "callId" }
 } as const
 type Kind = keyof typeof kinds
@@ -102,6 +100,11 @@ const argumentsIn = (written: string | undefined) =>
 
 /** An event that clients do not get is counted by its type. */
 const dropped = (type: string): Payloads => [{ type: `ag_ui.${type.slice(0, 64)}` }]
+
+const notUnderstood = {
+  ...{ type: "turn.failed", code: "agent_malformed", retryable: false },
+  message: "The agent has asked a person in a form that is not understood"
+}
 
 const usageOf = (usage: unknown): Payloads =>
   (Array.isArray(usage) ? usage.filter(isObject) : []).map(counts => ({ ...counts, type: "usage" }))
@@ -181,7 +184,9 @@ export class Translation {
     })
   }
 
-  private apply(type: string, payload: JsonObject): Payloads {
+  private apply(given: string, payload: JsonObject): Payloads {
+    // The names before version 0.0.45 of the protocol.
+    const type = given.replace(/^THINKING_(?:TEXT_)?/, "REASONING_")
     const ended = betweenChunks.test(type) ? [] : this.endChunk()
     const effect = effects.get(type)
     return [...ended, ...(effect === undefined ? dropped(type) : effect(this, payload))]
@@ -284,21 +289,17 @@ export class Translation {
   finished({ outcome, usage }: JsonObject): Payloads {
     const before = [...usageOf(usage), ...this.whole()]
     const { pendingToolCallIds: left, type } = isObject(outcome) ? outcome : ({} as JsonObject)
-    if (type === "interrupt") return [...before, ...this.ask(Interrupts.interruptsOf(outcome))]
+    const interrupts = Interrupts.interruptsOf(outcome)
+    if (interrupts.length > 0) {
+      this.current = { is: "asking", interrupts, answers: [] }
+      return [...before, ...interrupts.map(Interrupts.requestOf)]
+    }
+    if (type === "interrupt") return [...before, ...this.end(notUnderstood)]
     if (type === "cancelled") return [...before, ...this.end({ type: "turn.cancelled" })]
     for (const id of Array.isArray(left) ? left : []) this.pending.delete(identifierOf(id))
     if (this.pending.size === 0) return [...before, ...this.end({ type: "turn.completed" })]
     this.current = { is: "calling" }
     return before
-  }
-
-  private ask(interrupts: ReadonlyArray<Interrupts.Interrupt>): Payloads {
-    if (interrupts.length > 0) {
-      this.current = { is: "asking", interrupts, answers: [] }
-      return interrupts.map(Interrupts.requestOf)
-    }
-    const message = "The agent has asked a person in a form that is not understood"
-    return this.end({ type: "turn.failed", code: "agent_malformed", message, retryable: false })
   }
 
   failed({ code, message, metadata, usage }: JsonObject): Payloads {
@@ -338,7 +339,7 @@ type Change = (run: Translation, payload: JsonObject) => Payloads
 
 const nothing: Change = () => []
 
-/** The events of what an agent writes in pieces. */
+/** The events of what an agent writes in pieces. Old thoughts have no ids. */
 const inPieces = ([kind, { id, piece, type }]: [Kind, (typeof kinds)[Kind]]): ReadonlyArray<[string, Change]> => {
   const idOf = (payload: JsonObject) => identifierOf(payload[id]) ?? (type === "thinking" ? type : undefined)
   return [
@@ -366,7 +367,8 @@ const subagent =
 /** What each event of AG-UI does. */
 const effects: ReadonlyMap<string, Change> = new Map<string, Change>([
   ...(Object.entries(kinds) as Array<[Kind, (typeof kinds)[Kind]]>).flatMap(inPieces),
-  ...["REASONING_START", "REASONING_END", "THINKING_START", "THINKING_END"].map(type => [type, nothing] as const),
+  ["REASONING_START", nothing],
+  ["REASONING_END", nothing],
   // A turn that has started does not start again.
   ["RUN_STARTED", () => [{ type: "turn.started" }]],
   ["RUN_FINISHED", (run, payload) => run.finished(payload)],
