@@ -10,7 +10,7 @@ import * as HealthProbe from "./HealthProbe.ts"
 import * as Inference from "./Inference.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as Resilience from "./Resilience.ts"
-import { eventsIn, longestEvent, type ServerSentEvent } from "./ServerSentEvents.ts"
+import * as ServerSentEvents from "./ServerSentEvents.ts"
 import * as UpstreamHttp from "./UpstreamHttp.ts"
 
 /** Maximum characters of a generated text. A longer text is a failure. */
@@ -52,9 +52,10 @@ const textEnd = Symbol("end of the text")
 /** A piece of text, which may be empty, the end of the text, or the failure of the stream. */
 type Meaning = string | typeof textEnd | UpstreamFailure
 
-const meaningOf = ({ data, isCut, isTooLong, name }: ServerSentEvent): Meaning => {
+const meaningOf = ({ data, isCut, isTooLong, name }: ServerSentEvents.ServerSentEvent): Meaning => {
   if (data.trim() === "[DONE]") return textEnd
-  if (isTooLong === true) return failed("too_large", `has an event that is longer than ${longestEvent} characters`)
+  if (isTooLong === true)
+    return failed("too_large", `has an event that is longer than ${ServerSentEvents.longestEvent} characters`)
   // The body was truncated.
   if (isCut === true) return ""
   const decoded = excessOfLarge(data, shape) === undefined ? decodeData(data) : Option.none()
@@ -74,7 +75,7 @@ const meaningOf = ({ data, isCut, isTooLong, name }: ServerSentEvent): Meaning =
  * are returned.
  */
 const fromEvents = (body: Stream.Stream<Uint8Array, UpstreamFailure>): Stream.Stream<string, UpstreamFailure> =>
-  Stream.map(eventsIn(body), meaningOf).pipe(
+  Stream.map(Stream.fromPull(ServerSentEvents.pull(body)), meaningOf).pipe(
     Stream.concat(Stream.succeed(failed("connection", "ended before [DONE]"))),
     Stream.takeWhile(meaning => meaning !== textEnd),
     Stream.mapEffect(meaning => (typeof meaning === "string" ? Effect.succeed(meaning) : Effect.fail(meaning)))

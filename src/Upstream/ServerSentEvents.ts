@@ -1,7 +1,7 @@
 /**
  * Server-Sent Events (HTML Standard, 9.2.6) that arrive in pieces.
  */
-import { Chunk, Stream } from "effect"
+import { Chunk, Effect, Option, type Scope, Stream } from "effect"
 
 /** A Server-Sent Event, without fields other than `event` and `data`. */
 export interface ServerSentEvent {
@@ -95,24 +95,24 @@ export const reader = (longest = longestEvent): Reader => {
 }
 
 /**
- * The events of a body, in which bytes that are no UTF-8 are U+FFFD. Those that arrive together are a chunk, after which
- * `onUnfinished` is called with the characters of the incomplete event.
+ * Pulls the events of a body, in which bytes that are no UTF-8 are U+FFFD. Those that arrive together are a chunk, which may
+ * be empty, and `onUnfinished` is called with the characters of the incomplete event.
  */
-export const eventsIn = <E>(
+export const pull = <E>(
   body: Stream.Stream<Uint8Array, E>,
   longest = longestEvent,
   onUnfinished: (characters: number) => void = () => {}
-): Stream.Stream<ServerSentEvent, E> =>
-  Stream.suspend(() => {
+): Effect.Effect<Effect.Effect<Chunk.Chunk<ServerSentEvent>, Option.Option<E>>, never, Scope.Scope> =>
+  Effect.map(Stream.toPull(body), next => {
     const events = reader(longest)
     const text = new TextDecoder()
-    const whole = Stream.mapChunks(body, pieces => {
-      const read = Chunk.toReadonlyArray(pieces).flatMap(piece => events.push(text.decode(piece, { stream: true })))
+    const read = Effect.map(next, pieces => {
+      const made = Chunk.toReadonlyArray(pieces).flatMap(piece => events.push(text.decode(piece, { stream: true })))
       onUnfinished(events.unfinished())
-      return Chunk.unsafeFromArray(read)
+      return Chunk.unsafeFromArray(made)
     })
-    return Stream.concat(
-      whole,
-      Stream.suspend(() => Stream.fromIterable(events.end()))
-    )
+    return Effect.catchAll(read, end => {
+      const last = Option.isNone(end) ? events.end() : []
+      return last.length > 0 ? Effect.succeed(Chunk.unsafeFromArray(last)) : Effect.fail(end)
+    })
   })

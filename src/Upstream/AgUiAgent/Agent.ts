@@ -5,7 +5,7 @@
 import * as Headers from "@effect/platform/Headers"
 import type * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import { Chunk, Deferred, Duration, Effect, Either, Exit, type Option, Redacted, type Scope, Stream } from "effect"
+import { Chunk, Deferred, Duration, Effect, Either, Exit, Option, Redacted, type Scope, type Stream } from "effect"
 import { continuingHeader, type Message } from "../../AgUi/Protocol.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Monotonic from "../../base/Time/Monotonic.ts"
@@ -110,21 +110,24 @@ const follow = (
     /** When the newest event has arrived, in monotonic milliseconds; none while it waits for the session. */
     let silentSince: number | undefined = yield* Monotonic.millis
 
-    const take = (sent: Chunk.Chunk<ServerSentEvents.ServerSentEvent>) =>
-      Effect.gen(function* () {
-        if (Chunk.isEmpty(sent)) return true
+    const read = Effect.gen(function* () {
+      const pull = yield* ServerSentEvents.pull(body, eventBytes, count)
+      for (;;) {
+        const sent = yield* pull
+        if (Chunk.isEmpty(sent)) continue
         silentSince = undefined
         const received: Array<Received> = []
         for (const event of sent) {
           if (isLarge(event.data.length)) yield* turnOf(event.data.length)
           received.push(...decode(event, eventBytes))
         }
-        const mayFollow = yield* follower.take(received)
+        if (!(yield* follower.take(received))) return
         silentSince = yield* Monotonic.millis
-        return mayFollow
-      })
-    const events = Stream.chunks(ServerSentEvents.eventsIn(body, eventBytes, count))
-    const read = Effect.zipRight(Stream.runForEachWhile(events, take), follower.end)
+      }
+    }).pipe(
+      Effect.scoped,
+      Effect.catchAll(end => (end instanceof UpstreamFailure ? end : Option.getOrElse(end, () => follower.end)))
+    )
     const watch = Effect.gen(function* () {
       for (;;) {
         const now = yield* Monotonic.millis

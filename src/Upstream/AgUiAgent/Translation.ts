@@ -151,7 +151,7 @@ export class Translation {
   /** The events that an event of AG-UI becomes. There are none after the end of the run. */
   add(event: PlatformEvent): ReadonlyArray<PlatformEvent> {
     if (!this.isOpen) return []
-    if (continuing.test(event.type)) this.current = { is: "running" }
+    if (this.current.is === "calling" && continuing.test(event.type)) this.current = { is: "running" }
     return this.made(this.apply(event.type, event.payload), event)
   }
 
@@ -186,10 +186,10 @@ export class Translation {
 
   private apply(given: string, payload: JsonObject): Payloads {
     // The names before version 0.0.45 of the protocol.
-    const type = given.replace(/^THINKING_(?:TEXT_)?/, "REASONING_")
-    const ended = betweenChunks.test(type) ? [] : this.endChunk()
-    const effect = effects.get(type)
-    return [...ended, ...(effect === undefined ? dropped(type) : effect(this, payload))]
+    const type = given.startsWith("THINKING_") ? given.replace(/^THINKING_(?:TEXT_)?/, "REASONING_") : given
+    const effect = effects.get(type) ?? (() => dropped(type))
+    if (this.chunked === undefined || betweenChunks.test(type)) return effect(this, payload)
+    return [...this.endChunk(), ...effect(this, payload)]
   }
 
   private end(payload: Payload): Payloads {
