@@ -40,14 +40,9 @@ export interface Turn {
 
 /** A call without a result, unless the turn continues, would be refused by many models. */
 const isSent = (part: Part, isCurrent: boolean, answered: ReadonlySet<string>): boolean => {
-  switch (part.type) {
-    case "text":
-      return part.text !== ""
-    case "tool":
-      return isCurrent || "result" in part || part.error !== undefined || answered.has(part.callId)
-    default:
-      return false
-  }
+  if (part.type === "text") return part.text !== ""
+  if (part.type !== "tool") return false
+  return isCurrent || "result" in part || part.error !== undefined || answered.has(part.callId)
 }
 
 /** Whether a turn has failed or was stopped before the agent has said anything, so that no answer is expected. */

@@ -18,12 +18,9 @@ const Interrupt = Schema.Struct({
 })
 export type Interrupt = typeof Interrupt.Type
 
-const Outcome = Schema.Struct({
-  type: Schema.Literal("interrupt"),
-  interrupts: Schema.Array(Interrupt).pipe(Schema.minItems(1), Schema.maxItems(256))
-})
-
-const decode = Schema.decodeUnknownOption(Outcome)
+const decode = Schema.decodeUnknownOption(
+  Schema.Struct({ type: Schema.Literal("interrupt"), interrupts: Schema.Array(Interrupt).pipe(Schema.maxItems(256)) })
+)
 
 /** The interrupts of an outcome, each id once; none if it cannot be understood. */
 export const interruptsOf = (outcome: unknown): ReadonlyArray<Interrupt> => {
@@ -42,7 +39,8 @@ const isApproval = (interrupt: Interrupt): boolean => {
   return responseSchema.type === "boolean" || (isObject(approved) && approved.type === "boolean")
 }
 
-type Payload = JsonObject & { readonly type: string }
+/** What is sent as a platform event. */
+export type Payload = JsonObject & { readonly type: string }
 
 /** An interrupt as the payload of a platform event. */
 export const requestOf = (interrupt: Interrupt): Payload => {

@@ -22,17 +22,14 @@ export type State =
    */
   | { readonly is: "calling" }
   /** The run has ended, and the turn continues after a person has answered. */
-  | {
-      readonly is: "asking"
-      readonly interrupts: ReadonlyArray<Interrupts.Interrupt>
-      readonly answers: ReadonlyArray<Interrupts.Resume>
-    }
+  | { readonly is: "asking"; readonly interrupts: ReadonlyArray<Interrupts.Interrupt>; readonly answers: Answers }
   /** All is answered: the turn continues by a run with the answers. */
-  | { readonly is: "resuming"; readonly answers: ReadonlyArray<Interrupts.Resume> }
+  | { readonly is: "resuming"; readonly answers: Answers }
   | { readonly is: "ended" }
 
-type Payload = JsonObject & { readonly type: string }
-type Payloads = ReadonlyArray<Payload>
+type Answers = ReadonlyArray<Interrupts.Resume>
+
+type Payloads = ReadonlyArray<Interrupts.Payload>
 
 type Id = string | undefined
 
@@ -67,18 +64,18 @@ const eventsOf = (message: unknown): Payloads => {
   const { id: messageId, role, toolCalls } = message
   const delta = contentOf(message) ?? ""
   if (role === "tool") return [{ ...message, type: "TOOL_CALL_RESULT", content: delta }]
-  if (role === "reasoning") return [{ type: "REASONING_MESSAGE_CHUNK", messageId, delta }]
-  if (role !== "assistant") return []
+  if (role !== "assistant" && role !== "reasoning") return []
+  const type = role === "assistant" ? "TEXT_MESSAGE_CHUNK" : "REASONING_MESSAGE_CHUNK"
   const calls = (Array.isArray(toolCalls) ? toolCalls : []).flatMap((call: unknown) => {
     if (!isObject(call) || !isObject(call.function)) return []
     const { arguments: delta, name: toolCallName } = call.function
     return [{ type: "TOOL_CALL_CHUNK", toolCallId: call.id, toolCallName, delta }]
   })
-  return delta === "" ? calls : [{ type: "TEXT_MESSAGE_CHUNK", messageId, delta }, ...calls]
+  return delta === "" ? calls : [{ type, messageId, delta }, ...calls]
 }
 
 /** What follows the last message of a user, by kind and id. */
-const answerIn = (messages: ReadonlyArray<unknown>): ReadonlyMap<string, Payload> => {
+const answerIn = (messages: ReadonlyArray<unknown>): ReadonlyMap<string, Interrupts.Payload> => {
   const last = messages.findLastIndex(message => isObject(message) && message.role === "user")
   const events = messages.slice(last + 1).flatMap(eventsOf)
   return new Map(events.map(event => [`${event.type} ${event.toolCallId ?? event.messageId}`, event]))
@@ -92,11 +89,10 @@ interface Call {
 }
 
 /** The arguments of a call; none if they are too many or no JSON. */
-const argumentsIn = (written: string | undefined) =>
-  Either.match(written === undefined ? Either.left("") : parseWellFormed(written === "" ? "{}" : written, shape), {
-    onLeft: () => ({}),
-    onRight: args => ({ args })
-  })
+const argumentsIn = (written: string | undefined): object => {
+  const args = written === undefined ? Either.left("") : parseWellFormed(written === "" ? "{}" : written, shape)
+  return Either.isRight(args) ? { args: args.right } : {}
+}
 
 /** An event that clients do not get is counted by its type. */
 const dropped = (type: string): Payloads => [{ type: `ag_ui.${type.slice(0, 64)}` }]
@@ -124,9 +120,9 @@ export class Translation {
   /** The last snapshot of messages. */
   private messages: ReadonlyArray<unknown> = []
   /** What is not new in the next snapshot. */
-  private known: ReadonlyMap<string, Payload> = new Map()
+  private known: ReadonlySet<string> = new Set()
   /** What the agent has sent as events, and not only as a whole. */
-  private streamed: ReadonlySet<string> = new Set()
+  private streamed = new Set<string>()
   private clientTools: ReadonlySet<unknown> = new Set()
 
   constructor(private readonly turnId: string) {}
@@ -142,7 +138,7 @@ export class Translation {
 
   /** Begins a run, for which the agent is sent these messages and the names of the tools that the client runs. */
   begin(messages: ReadonlyArray<Message>, clientTools: ReadonlyArray<unknown>): void {
-    this.known = answerIn(messages)
+    this.known = new Set(answerIn(messages).keys())
     this.clientTools = new Set(clientTools)
     this.pending.clear()
     if (this.current.is === "resuming") this.current = { is: "running" }
@@ -167,7 +163,7 @@ export class Translation {
   }
 
   /** Ends the turn, unless it has ended. If its last run has ended and it fails after that, it is complete. */
-  finish(end: Payload): ReadonlyArray<PlatformEvent> {
+  finish(end: Interrupts.Payload): ReadonlyArray<PlatformEvent> {
     if (this.current.is === "ended") return []
     const isComplete = this.current.is === "calling" && end.type === "turn.failed"
     return this.made(this.end(isComplete ? { type: "turn.completed" } : end))
@@ -192,7 +188,7 @@ export class Translation {
     return [...this.endChunk(), ...effect(this, payload)]
   }
 
-  private end(payload: Payload): Payloads {
+  private end(payload: Interrupts.Payload): Payloads {
     const whole = this.whole()
     this.current = { is: "ended" }
     return [...whole, payload]
@@ -204,8 +200,8 @@ export class Translation {
       if (this.others.size < maxKept) this.others.add(id)
       return []
     }
-    this.streamed = new Set([...this.streamed, kind])
     if (kind !== "TOOL_CALL") return [{ type: `${type}.start`, [named]: id }]
+    this.streamed.add(kind)
     const name = identifierOf(toolCallName) ?? "unknown"
     if (this.calls.size < maxKept && !this.calls.has(id)) this.calls.set(id, { name, written: "" })
     return [{ type: `${type}.start`, [named]: id, name }]
@@ -214,6 +210,7 @@ export class Translation {
   addPiece(kind: Kind, id: Id, delta: unknown): Payloads {
     if (this.others.has(id)) return []
     const { named, type } = kinds[kind]
+    this.streamed.add(kind)
     const call = kind === "TOOL_CALL" ? this.calls.get(id) : undefined
     if (call !== undefined && typeof delta === "string") this.keep(call, delta)
     return [{ type: `${type}.delta`, [named]: id, delta }]
@@ -256,7 +253,7 @@ export class Translation {
 
   result({ content, metadata, toolCallId }: JsonObject): Payloads {
     const callId = identifierOf(toolCallId)
-    this.streamed = new Set([...this.streamed, "TOOL_CALL_RESULT"])
+    this.streamed.add("TOOL_CALL_RESULT")
     this.pending.delete(callId)
     const error = isObject(metadata) ? metadata["causeway.error"] : undefined
     return isObject(error)
@@ -274,11 +271,13 @@ export class Translation {
    * some with other ids. What follows the message of the user is new, as some agents use ids in several turns.
    */
   private whole(): Payloads {
-    const { known, messages, streamed } = this
+    const { known, messages } = this
     if (messages.length === 0) return []
+    const streamed = new Set(this.streamed)
+    const answer = answerIn(messages)
     this.messages = []
-    this.known = answerIn(messages)
-    const events = [...this.known].flatMap(([key, event]) =>
+    this.known = new Set(answer.keys())
+    const events = [...answer].flatMap(([key, event]) =>
       known.has(key) || streamed.has(event.type.replace(/_CHUNK$/, "")) ? [] : this.apply(event.type, event)
     )
     const last = this.endChunk()

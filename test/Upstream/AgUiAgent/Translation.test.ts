@@ -232,6 +232,7 @@ describe("the events of AG-UI", () => {
       { id: "u1", role: "user", content: "hi" },
       { id: "a1", role: "assistant", content: "before" },
       { id: "u2", role: "user", content: "again" },
+      { id: "r2", role: "reasoning", content: "" },
       {
         ...{ id: "a2", role: "assistant", content: "now" },
         toolCalls: [{ id: "c", type: "function", function: { name: "look", arguments: "{}" } }]
@@ -249,6 +250,8 @@ describe("the events of AG-UI", () => {
       { type: "tool_result", callId: "c", result: "found", turnId }
     ]
     expect(run(begin, snapshot, snapshot, end)).toEqual([started, ...whole, completed])
+    const empty = ["START", "END"].map(name => ({ type: `TEXT_MESSAGE_${name}`, messageId: "other" }))
+    expect(run(begin, ...empty, snapshot, end).slice(3)).toEqual([...whole, completed])
     const streamed = run(
       begin,
       { type: "TEXT_MESSAGE_START", messageId: "other", role: "assistant" },
