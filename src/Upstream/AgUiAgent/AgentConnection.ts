@@ -38,7 +38,7 @@ const isRefusal = ({ isUnreached, reason, statusCode = 0 }: UpstreamFailure): bo
   isUnreached === true || reason === "circuit_open" || (reason === "status" && statusCode >= 300 && statusCode < 500)
 
 /** The end of a turn that has failed by no event of the agent. `isAnswered`: the agent has started to answer. */
-const endOf = (failure: UpstreamFailure, isAnswered = false) => {
+const endOf = (failure: UpstreamFailure, isAnswered: boolean) => {
   const { message, reason } = failure
   const end = { type: "turn.failed", message, retryable: true }
   if (!isAnswered && isRefusal(failure)) return { ...end, code: "agent_unavailable" }
@@ -106,9 +106,7 @@ class AgentConnection {
       if (this.turns[0] !== turn) return Effect.succeed(void turn.accept())
       const settled = Effect.suspend(() => Deferred.await(turn.accept().sent))
       // A sender that is gone reports nothing.
-      const reported = Effect.catchAll(settled, failure =>
-        Effect.sync(() => this.offer(turn.translation.finish(endOf(failure))))
-      )
+      const reported = Effect.catchAll(settled, failure => this.fail(turn, failure, false))
       const wait = Effect.timeoutOption(Effect.ignore(Deferred.await(turn.sent)), Duration.min(timeout, acceptance))
       return Effect.forkIn(Effect.interruptible(this.work), this.scope).pipe(
         Effect.zipRight(Effect.onInterrupt(restore(wait), () => reported)),
@@ -164,7 +162,12 @@ class AgentConnection {
           failureOf("connection", "The gateway failed")
         )
       ),
-      Effect.catchAll(failure => this.onFailure(turn, failure, isAnswered))
+      Effect.catchAll(failure => {
+        // The sender reports that its message was not sent, if it still waits.
+        const isRefused = !isAnswered && isRefusal(failure)
+        const isReported = isRefused ? Deferred.fail(turn.sent, failure) : Effect.succeed(false)
+        return Effect.unlessEffect(this.fail(turn, failure, isAnswered), isReported)
+      })
     )
   }
 
@@ -215,11 +218,8 @@ class AgentConnection {
     })
   }
 
-  /** After a failure: its message was not sent, which the sender reports if it still waits, or its turn ends. */
-  private onFailure(turn: Turn, failure: UpstreamFailure, isAnswered: boolean): Effect.Effect<void> {
-    const isRefused = !isAnswered && isRefusal(failure)
-    return Effect.flatMap(isRefused ? Deferred.fail(turn.sent, failure) : Effect.succeed(false), isReported => {
-      if (isReported) return Effect.void
+  private fail(turn: Turn, failure: UpstreamFailure, isAnswered: boolean): Effect.Effect<void> {
+    return Effect.suspend(() => {
       const end = endOf(failure, isAnswered)
       this.offer(turn.accept().translation.finish(end))
       const annotations = { threadId: this.options.threadId, reason: end.message }
