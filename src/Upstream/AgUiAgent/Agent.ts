@@ -6,7 +6,8 @@ import * as Headers from "@effect/platform/Headers"
 import type * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { Chunk, Deferred, Duration, Effect, Either, Exit, Option, Redacted, type Scope, type Stream } from "effect"
-import { continuingHeader, type Message } from "../../AgUi/Protocol.ts"
+import { continuingHeader } from "../../AgUi/Protocol.ts"
+import type { JsonObject } from "../../base/Json/Parsing.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Monotonic from "../../base/Time/Monotonic.ts"
 import { isLarge, turnOf } from "../../base/Time/PacedWork.ts"
@@ -18,19 +19,9 @@ import type { Part } from "../Resilience.ts"
 import * as Resilience from "../Resilience.ts"
 import * as ServerSentEvents from "../ServerSentEvents.ts"
 import * as UpstreamHttp from "../UpstreamHttp.ts"
-import type { Resume } from "./Interrupts.ts"
 
 /** `RunAgentInput` of AG-UI. */
-export interface RunInput {
-  readonly threadId: string
-  readonly runId: string
-  readonly state: unknown
-  readonly messages: ReadonlyArray<Message | object>
-  readonly tools: ReadonlyArray<unknown>
-  readonly context: ReadonlyArray<unknown>
-  readonly forwardedProps: unknown
-  readonly resume?: ReadonlyArray<Resume>
-}
+export type RunInput = JsonObject & { readonly threadId: string; readonly runId: string }
 
 /** The time limits of a run. */
 export interface Times {

@@ -180,14 +180,10 @@ class AgentConnection {
       const given = isObject(turn.input) ? turn.input : {}
       const tools = listOf(given.tools)
       const { state } = translation
-      translation.begin(
-        messages,
-        tools.filter(isObject).map(({ name }) => name)
-      )
-      const runId = ++turn.runs === 1 ? turnId : `${turnId}-${turn.runs}`
+      translation.begin(messages, tools)
       return {
         threadId,
-        runId,
+        runId: ++turn.runs === 1 ? turnId : `${turnId}-${turn.runs}`,
         state: given.state ?? {},
         messages: [...listOf(given.messages).filter(isObject), ...messages],
         tools,

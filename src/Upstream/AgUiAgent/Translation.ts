@@ -136,10 +136,10 @@ export class Translation {
     return this.current.is === "running" || this.current.is === "calling"
   }
 
-  /** Begins a run, for which the agent is sent these messages and the names of the tools that the client runs. */
-  begin(messages: ReadonlyArray<Message>, clientTools: ReadonlyArray<unknown>): void {
+  /** Begins a run, for which the agent is sent these messages, and these tools that the client runs. */
+  begin(messages: ReadonlyArray<Message>, tools: ReadonlyArray<unknown>): void {
     this.known = new Set(answerIn(messages).keys())
-    this.clientTools = new Set(clientTools)
+    this.clientTools = new Set(tools.filter(isObject).map(({ name }) => name))
     this.pending.clear()
     if (this.current.is === "resuming") this.current = { is: "running" }
   }

@@ -166,7 +166,7 @@ describe("the events of AG-UI", () => {
   it("end the turn with the run if the client runs the tools", () => {
     const call = { type: "TOOL_CALL_CHUNK", toolCallId: "c", toolCallName: "look", delta: "{}" }
     const named = new Translation("turn-1")
-    named.begin([], ["look"])
+    named.begin([], [{ name: "look" }])
     expect(bodies(named, [begin, call, end]).at(-1)).toEqual(completed)
     const outcome = { type: "success", pendingToolCallIds: ["c"] }
     expect(bodies(new Translation("turn-1"), [begin, call, { ...end, outcome }]).at(-1)).toEqual(completed)
@@ -291,7 +291,7 @@ describe("the events of AG-UI", () => {
       { id: "r1", role: "tool" as const, toolCallId: "c", content: "found by the client" }
     ]
     const translation = new Translation("turn-1")
-    translation.begin(sent, ["look"])
+    translation.begin(sent, [{ name: "look" }])
     const snapshot = { type: "MESSAGES_SNAPSHOT", messages: [...sent, { id: "a2", role: "assistant", content: "now" }] }
     expect(bodies(translation, [begin, snapshot, end]).map(({ type }) => type)).toEqual([
       ...["turn_started", "text_start", "text_delta", "text_end", "turn_completed"]
