@@ -66,19 +66,11 @@ const claimed = (name: string, description: string): Config.Config<Option.Option
 /** The settings as configuration variables. */
 export const config: Config.Config<Settings> = Config.all({
   secret: Setting.optionalSecret("GATEWAY_JWT_SECRET", {
-    description: "Secret that signs clients' tokens (HS256), 32 bytes or more",
-    shown: "none"
+    description: "Secret that signs clients' tokens (HS256), 32 bytes or more"
   }),
-  keySetUrl: Setting.declare(
-    "GATEWAY_JWKS_URL",
-    {
-      description: "URL of the public keys that verify clients' tokens (RS256, ES256, EdDSA)",
-      allowed: "an http or https URL",
-      default: Option.none<URL>(),
-      shown: "none"
-    },
-    text => (URL.canParse(text) && /^https?:/i.test(text) ? Option.some(Option.some(new URL(text))) : Option.none())
-  ),
+  keySetUrl: Setting.optionalUrl("GATEWAY_JWKS_URL", {
+    description: "URL of the public keys that verify clients' tokens (RS256, ES256, EdDSA)"
+  }),
   audience: claimed(
     "GATEWAY_JWT_AUDIENCE",
     "Required audience of clients' tokens (claim aud); not checked if it is not set"

@@ -23,14 +23,6 @@ export { config, isSet, none, type Settings } from "./AgUiAgent/Settings.ts"
 
 const ConnectionError = AgentPlatform.AgentPlatformConnectionError
 
-/** What is known of a session's instance. There is nothing of it at the agent. */
-interface Instance {
-  readonly agent: Agent.Agent
-  readonly agentType: string
-  readonly tenant: string
-  readonly sessionId: string
-}
-
 /** The health of all agents. As long as one of them works, clients may come. */
 const joined = (all: ReadonlyArray<HealthProbe.Health>): HealthProbe.Health => {
   const failing = all.find(({ status }) => status !== "ok")
@@ -39,40 +31,23 @@ const joined = (all: ReadonlyArray<HealthProbe.Health>): HealthProbe.Health => {
   return failing === undefined ? { ...all[0]!, latencyMs } : { ...failing, status, latencyMs }
 }
 
-const makeProbe = (client: HttpClient.HttpClient, { apiKey, healthUrl, url, urls }: Settings) =>
+const makeProbe = (
+  client: HttpClient.HttpClient,
+  { apiKey, healthUrl }: Settings,
+  agents: ReadonlyArray<AgentPlatform.AgentAddress>
+) =>
   Effect.gen(function* () {
-    const addresses = [...new Set([...Option.toArray(url), ...urls.values()])]
-    const bases = Option.match(healthUrl, { onSome: base => [base], onNone: () => addresses })
-    const origins = new Set(addresses.map(address => new URL(address).origin))
-    const probes = yield* Effect.forEach(bases, base => {
-      const { origin, pathname } = new URL(base)
-      const baseUrl = `${origin}${pathname.replace(/\/+$/, "")}`
-      // The key is for the agents alone.
-      const key = origins.has(origin) ? apiKey : Option.none()
-      return HealthProbe.make(UpstreamHttp.make(client, { service: "agent", baseUrl, apiKey: key }))
-    })
+    const addresses = new Set(agents.map(({ address }) => address))
+    const origins = new Set([...addresses].map(address => new URL(address).origin))
+    const probes = yield* Effect.forEach(
+      Option.match(healthUrl, { onSome: Array.of, onNone: () => addresses }),
+      baseUrl => {
+        // The key is for the agents alone.
+        const key = origins.has(new URL(baseUrl).origin) ? apiKey : Option.none()
+        return HealthProbe.make(UpstreamHttp.make(client, { service: "agent", baseUrl, apiKey: key }))
+      }
+    )
     return Effect.map(Effect.all(probes, { concurrency: "unbounded" }), joined)
-  })
-
-/** Finds the agent of a type; `undefined` for an unknown type. */
-const makeAgents = (client: HttpClient.HttpClient, settings: Settings, times: Agent.Times) =>
-  Effect.gen(function* () {
-    const arriving = new ArrivingFrames(settings.unfinishedBytes ?? unfinishedBytes.default)
-    const options = {
-      apiKey: settings.apiKey,
-      headers: settings.headers,
-      times,
-      eventBytes: settings.eventBytes ?? eventBytes.default,
-      arriving
-    }
-    const byType = new Map<string, Agent.Agent>()
-    for (const [type, url] of settings.urls) {
-      byType.set(type, yield* Agent.make(client, { ...options, url, upstream: `agent_platform/${type}` }))
-    }
-    const others = Option.isSome(settings.url)
-      ? yield* Agent.make(client, { ...options, url: settings.url.value, upstream: "agent_platform" })
-      : undefined
-    return (agentType: string) => byType.get(agentType) ?? others
   })
 
 const fileless = new AgentPlatform.InvalidFileRequest({
@@ -88,51 +63,56 @@ const make = (settings: Settings) =>
     const histories = yield* SessionHistory
     const tags = yield* MetricTags.current
     InstanceConnection.register(tags)
-    const times = { ...Agent.defaultTimes, ...settings.times }
-    const agentOf = yield* makeAgents(client, settings, times)
-    const probe = yield* makeProbe(client, settings)
     const breakers = TypeBreakers.make(tags)
+    const options = {
+      ...settings,
+      times: { ...Agent.defaultTimes, ...settings.times },
+      eventBytes: settings.eventBytes ?? eventBytes.default,
+      arriving: new ArrivingFrames(settings.unfinishedBytes ?? unfinishedBytes.default)
+    }
+    const urls = [...Option.toArray(settings.url).map(url => [null, url] as const), ...settings.urls]
+    /** By type; null for all others. */
+    const agents = new Map<string | null, Agent.Agent>()
+    for (const [type, url] of urls) {
+      const upstream = type === null ? "agent_platform" : `agent_platform/${type}`
+      agents.set(type, yield* Agent.make(client, { ...options, url, upstream }))
+    }
+    const addresses = urls.map(([type, url]) => AgentPlatform.addressOf(type, url))
+    const probe = yield* makeProbe(client, settings, addresses)
     /** Those that were created and not stopped. After a restart there are none, and sessions create others. */
-    const instances = new Map<string, Instance>()
-
-    const connect = (instanceId: string) =>
-      Effect.gen(function* () {
-        const instance = instances.get(instanceId)
-        if (instance === undefined) return yield* unknown("connect", "There is no such instance")
-        const { agent, agentType, sessionId, tenant } = instance
-        const connection = yield* AgentConnection.make({
-          // The id of a session is unique within its tenant.
-          threadId: `${tenant}-${sessionId}`,
-          run: (input, follow) => agent(input, breakers(tenant, agentType), follow),
-          conversation: histories.read(tenant, sessionId),
-          history: settings.history,
-          times
-        })
-        return InstanceConnection.ofPort(connection)
-      })
+    const instances = new Map<string, AgentConnection.Options>()
 
     return AgentPlatform.AgentPlatform.of({
       create: ({ agentType, idempotencyKey, sessionId, tenant = "default" }) =>
         Effect.gen(function* () {
-          const agent = agentOf(agentType)
+          const agent = agents.get(agentType) ?? agents.get(null)
           if (agent === undefined) {
             return yield* unknown("create", `There is no agent of the type ${JSON.stringify(agentType)}`)
           }
           const instanceId = idempotencyKey ?? (yield* randomHex(4))
-          instances.set(instanceId, { agent, agentType, tenant, sessionId: sessionId ?? instanceId })
+          const session = sessionId ?? instanceId
+          instances.set(instanceId, {
+            // The id of a session is unique within its tenant.
+            threadId: `${tenant}-${session}`,
+            run: (input, follower) => agent(input, breakers(tenant, agentType), follower),
+            conversation: histories.read(tenant, session),
+            history: settings.history
+          })
           return instanceId
         }),
       stop: instanceId => Effect.sync(() => void instances.delete(instanceId)),
-      connect,
+      connect: instanceId =>
+        Effect.suspend(() => {
+          const instance = instances.get(instanceId)
+          if (instance === undefined) return unknown("connect", "There is no such instance")
+          return Effect.map(AgentConnection.make(instance), InstanceConnection.ofPort)
+        }),
       listFiles: () => fileless,
       readFile: () => fileless,
       fileHistory: () => fileless,
       fileAtIteration: () => fileless,
       probe: Effect.asSome(probe),
-      addresses: [
-        ...Option.toArray(settings.url).map(url => AgentPlatform.addressOf(null, url)),
-        ...[...settings.urls].map(([type, url]) => AgentPlatform.addressOf(type, url))
-      ]
+      addresses
     })
   })
 

@@ -2,7 +2,17 @@
  * The agent platform, which runs the agents' instances and stores their files. This is the port; the client of a real
  * platform is `AgentPlatformClient`.
  */
-import { Config, Context, type Duration, type Effect, Option, Redacted, Schema, type Scope, type Stream } from "effect"
+import {
+  Config,
+  Context,
+  type Duration,
+  type Effect,
+  type Option,
+  type Redacted,
+  Schema,
+  type Scope,
+  type Stream
+} from "effect"
 import * as Setting from "../base/Setting.ts"
 import type { Health } from "./HealthProbe.ts"
 import { eventBytes, type PlatformEvent, type PlatformFrame, unfinishedBytes } from "./PlatformEvent.ts"
@@ -177,15 +187,12 @@ export interface Settings {
 
 /** The settings as configuration variables. */
 export const config: Config.Config<Settings> = Config.all({
-  url: Setting.baseUrl("AGENT_PLATFORM_URL", {
-    description: "Base address of the agent platform; sessions cannot be activated without it",
-    default: undefined,
-    shown: "none"
-  }).pipe(Config.map(Option.fromNullable)),
+  url: Setting.optionalBaseUrl("AGENT_PLATFORM_URL", {
+    description: "Base address of the agent platform; sessions cannot be activated without it"
+  }),
   apiKey: Setting.optionalCredential("AGENT_PLATFORM_API_KEY", {
-    description: "Bearer credential for the agent platform",
-    shown: "none"
-  }).pipe(Config.map(Option.filter(key => Redacted.value(key) !== ""))),
+    description: "Bearer credential for the agent platform"
+  }),
   eventBytes: Setting.integer("LIMIT_EVENT_BYTES", {
     description:
       "Largest event of the agent platform, in bytes of its JSON text; a larger one is left out. Each MiB holds up the events of all other sessions for about 20 ms",

@@ -2,7 +2,7 @@
  * The inference proxy: text generation for the gateway itself. This is the port; the client of a real proxy is
  * `InferenceClient`.
  */
-import { Config, Context, type Effect, Option, Redacted, Schema, type Stream } from "effect"
+import { Config, Context, type Effect, Option, type Redacted, Schema, type Stream } from "effect"
 import * as Setting from "../base/Setting.ts"
 import type { Health } from "./HealthProbe.ts"
 
@@ -61,13 +61,11 @@ export const none: Settings = { url: defaultUrl, apiKey: Option.none() }
 export const config: Config.Config<Settings> = Config.all({
   url: Setting.baseUrl("INFERENCE_URL", {
     description: "Base address of the inference proxy",
-    default: defaultUrl,
-    shown: defaultUrl
+    default: defaultUrl
   }),
   apiKey: Setting.optionalCredential("INFERENCE_API_KEY", {
-    description: "Bearer credential for the inference proxy; there is no inference without it",
-    shown: "none"
-  }).pipe(Config.map(Option.filter(key => Redacted.value(key) !== "")))
+    description: "Bearer credential for the inference proxy; there is no inference without it"
+  })
 })
 
 /** Settings that are valid but probably a mistake, for the log. */

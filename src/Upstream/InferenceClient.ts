@@ -10,18 +10,8 @@ import * as HealthProbe from "./HealthProbe.ts"
 import * as Inference from "./Inference.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as Resilience from "./Resilience.ts"
-import { EventTooLong, reader, type ServerSentEvent } from "./ServerSentEvents.ts"
+import * as ServerSentEvents from "./ServerSentEvents.ts"
 import * as UpstreamHttp from "./UpstreamHttp.ts"
-
-/** The format of a body. */
-type Format = "events" | "plain"
-
-/** The format of a content type; a body without one is plain text. */
-export const formatOf = (contentType: string | undefined): Option.Option<Format> => {
-  const essence = (contentType ?? "text/plain").split(";", 1)[0]!.trim().toLowerCase()
-  if (essence === "text/event-stream") return Option.some("events")
-  return essence === "text/plain" ? Option.some("plain") : Option.none()
-}
 
 /** Maximum characters of a generated text. A longer text is a failure. */
 export const longestText = 8 * 1024 * 1024
@@ -62,8 +52,12 @@ const textEnd = Symbol("end of the text")
 /** A piece of text, which may be empty, the end of the text, or the failure of the stream. */
 type Meaning = string | typeof textEnd | UpstreamFailure
 
-const meaningOf = ({ name, data }: ServerSentEvent): Meaning => {
+const meaningOf = ({ data, isCut, isTooLong, name }: ServerSentEvents.ServerSentEvent): Meaning => {
   if (data.trim() === "[DONE]") return textEnd
+  if (isTooLong === true)
+    return failed("too_large", `has an event that is longer than ${ServerSentEvents.longestEvent} characters`)
+  // The body was truncated.
+  if (isCut === true) return ""
   const decoded = excessOfLarge(data, shape) === undefined ? decodeData(data) : Option.none()
   if (Option.isNone(decoded)) return failed("malformed", "has an event whose data is not a JSON object")
   for (const member of textMembers) {
@@ -76,35 +70,16 @@ const meaningOf = ({ name, data }: ServerSentEvent): Meaning => {
     : failed("status", `reports an error: ${messageOf(error).slice(0, 300)}`)
 }
 
-/** Marks the end of the body. */
-const bodyEnd = Symbol("end of the body")
-
 /**
- * The pieces of text in a stream of events, up to `[DONE]`.
- *
- * A body that ends without `[DONE]` was truncated. Texts before a failure are returned.
+ * The pieces of text in a body of events, up to `[DONE]`. A body that ends without it was truncated. Texts before a failure
+ * are returned.
  */
-const fromEvents = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream<string, UpstreamFailure> =>
-  Stream.suspend(() => {
-    const events = reader()
-    const read = (piece: string | typeof bodyEnd): ReadonlyArray<Meaning> => {
-      try {
-        if (piece !== bodyEnd) return events.push(piece).map(meaningOf)
-        const isComplete = events.end().map(meaningOf).includes(textEnd)
-        return [isComplete ? textEnd : failed("connection", "ended before [DONE]")]
-      } catch (error) {
-        if (error instanceof EventTooLong) {
-          return [failed("too_large", `is refused: ${error.message}`)]
-        }
-        throw error
-      }
-    }
-    return Stream.concat(text, Stream.succeed(bodyEnd)).pipe(
-      Stream.mapConcat(read),
-      Stream.takeWhile(meaning => meaning !== textEnd),
-      Stream.mapEffect(meaning => (typeof meaning === "string" ? Effect.succeed(meaning) : Effect.fail(meaning)))
-    )
-  })
+const fromEvents = (body: Stream.Stream<Uint8Array, UpstreamFailure>): Stream.Stream<string, UpstreamFailure> =>
+  Stream.map(Stream.fromPull(ServerSentEvents.pull(body)), meaningOf).pipe(
+    Stream.concat(Stream.succeed(failed("connection", "ended before [DONE]"))),
+    Stream.takeWhile(meaning => meaning !== textEnd),
+    Stream.mapEffect(meaning => (typeof meaning === "string" ? Effect.succeed(meaning) : Effect.fail(meaning)))
+  )
 
 /** Fails a text that is too long. */
 const bounded = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream<string, UpstreamFailure> =>
@@ -118,17 +93,11 @@ const bounded = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream<st
     })
   })
 
-/** The pieces of text in a body, without empty ones. */
-export const texts = (
-  format: Format,
-  body: Stream.Stream<Uint8Array, UpstreamFailure>
-): Stream.Stream<string, UpstreamFailure> => {
-  const text = decodeText(body)
-  return (format === "events" ? fromEvents(text) : text).pipe(
-    Stream.filter(piece => piece !== ""),
-    bounded
-  )
-}
+/** The pieces of text in a body, which may be empty, by its content type. */
+const readers = new Map([
+  ["text/event-stream", fromEvents],
+  ["text/plain", decodeText<UpstreamFailure>]
+])
 
 type Service = Context.Tag.Service<Inference.Inference>
 
@@ -167,16 +136,16 @@ const make = (
           HttpClientRequest.accept("text/event-stream, text/plain"),
           HttpClientRequest.bodyUnsafeJson({ prompt, maxTokens, model })
         )
-        const { body, headers } = yield* http.openStream(policy.operation, request)
-        const format = formatOf(headers["content-type"])
-        if (Option.isNone(format)) {
+        const { body, type = "text/plain" } = yield* http.openStream(policy.operation, request)
+        const read = readers.get(type)
+        if (read === undefined) {
           return yield* new UpstreamFailure({
             operation: policy.operation,
             reason: "malformed",
             message: "The inference proxy's answer is neither Server-Sent Events nor plain text"
           })
         }
-        return texts(format.value, body)
+        return bounded(Stream.filter(read(body), piece => piece !== ""))
       })
 
     const generateStream: Service["generateStream"] = prompt =>

@@ -1,40 +1,34 @@
 /**
  * Server-Sent Events (HTML Standard, 9.2.6) that arrive in pieces.
  */
+import { Chunk, Effect, Option, type Scope, Stream } from "effect"
 
 /** A Server-Sent Event, without fields other than `event` and `data`. */
 export interface ServerSentEvent {
   /** `message` if the event has no name. */
   readonly name: string
   readonly data: string
-  /** Whether it was longer than allowed. Then its data is left out. */
+  /** Whether it is longer than allowed. Then its data is left out. */
   readonly isTooLong?: boolean
+  /** Whether the text ended within it. The standard discards such an event, but it may be a mark of the end. */
+  readonly isCut?: boolean
 }
 
 /** Maximum characters of an event. */
 export const longestEvent = 1024 * 1024
 
-/** An event is longer than allowed. */
-export class EventTooLong extends Error {
-  override readonly name = "EventTooLong"
-}
-
 /** Reads a stream of Server-Sent Events that arrives in pieces. */
 export interface Reader {
-  /** Adds a piece of text. Returns the events that it completes. Throws `EventTooLong`. */
+  /** Adds a piece of text. Returns the events that it completes, and those that have become too long. */
   readonly push: (text: string) => ReadonlyArray<ServerSentEvent>
-  /**
-   * The incomplete event at the end of the text, if it has data.
-   *
-   * The standard discards it, but it may be a mark of the end.
-   */
+  /** The incomplete event at the end of the text, if it has data. */
   readonly end: () => ReadonlyArray<ServerSentEvent>
   /** The characters of the incomplete event. */
   readonly unfinished: () => number
 }
 
-/** A reader of a text without byte order mark. `leavesOut`: it throws nothing, and leaves out data that is too long. */
-export const reader = (longest = longestEvent, leavesOut = false): Reader => {
+/** A reader of a text without byte order mark. */
+export const reader = (longest = longestEvent): Reader => {
   let rest = ""
   let data: Array<string> = []
   let length = 0
@@ -54,8 +48,7 @@ export const reader = (longest = longestEvent, leavesOut = false): Reader => {
   }
 
   const dispatch = (): ReadonlyArray<ServerSentEvent> => {
-    const named = { name: name === "" ? "message" : name, data: data.join("\n") }
-    const events = isTooLong ? [{ ...named, isTooLong }] : data.length === 0 ? [] : [named]
+    const events = data.length === 0 ? [] : [{ name: name === "" ? "message" : name, data: data.join("\n") }]
     isTooLong = false
     data = []
     length = 0
@@ -63,19 +56,13 @@ export const reader = (longest = longestEvent, leavesOut = false): Reader => {
     return events
   }
 
-  /** `unended` are the characters of the line that has not ended. */
-  const guard = (unended: number): void => {
-    if (unended + length <= longest) return
-    if (!leavesOut) throw new EventTooLong(`an event is longer than ${longest} characters`)
+  /** Leaves out an event that is too long. `unended` are the characters of the line that has not ended. */
+  const guard = (unended: number): ReadonlyArray<ServerSentEvent> => {
+    if (isTooLong || unended + length <= longest) return []
     isTooLong = true
     data = []
     length = 0
-  }
-
-  /** A line that is left out continues as a comment. */
-  const guardRest = (): void => {
-    if (!leavesOut || !rest.startsWith(":")) guard(rest.length)
-    if (leavesOut && rest !== "" && (isTooLong || rest.startsWith(":"))) rest = ":"
+    return [{ name: "message", data: "", isTooLong }]
   }
 
   return {
@@ -90,16 +77,42 @@ export const reader = (longest = longestEvent, leavesOut = false): Reader => {
       for (const line of lines) {
         if (line === "") events.push(...dispatch())
         else field(line)
-        guard(leavesOut ? 0 : rest.length)
+        events.push(...guard(0))
       }
-      guardRest()
+      const isComment = rest.startsWith(":")
+      if (!isComment) events.push(...guard(rest.length))
+      // A line that is left out continues as a comment.
+      if (rest !== "" && (isTooLong || isComment)) rest = ":"
       return events
     },
     end: () => {
       if (rest !== "") field(rest)
       rest = ""
-      return dispatch()
+      return dispatch().map(event => ({ ...event, isCut: true }))
     },
     unfinished: () => rest.length + length
   }
 }
+
+/**
+ * Pulls the events of a body, in which bytes that are no UTF-8 are U+FFFD. Those that arrive together are a chunk, which may
+ * be empty, and `onUnfinished` is called with the characters of the incomplete event.
+ */
+export const pull = <E>(
+  body: Stream.Stream<Uint8Array, E>,
+  longest = longestEvent,
+  onUnfinished: (characters: number) => void = () => {}
+): Effect.Effect<Effect.Effect<Chunk.Chunk<ServerSentEvent>, Option.Option<E>>, never, Scope.Scope> =>
+  Effect.map(Stream.toPull(body), next => {
+    const events = reader(longest)
+    const text = new TextDecoder()
+    const read = Effect.map(next, pieces => {
+      const made = Chunk.toReadonlyArray(pieces).flatMap(piece => events.push(text.decode(piece, { stream: true })))
+      onUnfinished(events.unfinished())
+      return Chunk.unsafeFromArray(made)
+    })
+    return Effect.catchAll(read, end => {
+      const last = Option.isNone(end) ? events.end() : []
+      return last.length > 0 ? Effect.succeed(Chunk.unsafeFromArray(last)) : Effect.fail(end)
+    })
+  })

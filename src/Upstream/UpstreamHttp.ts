@@ -104,10 +104,14 @@ export class UpstreamHttp {
     return Effect.scoped(Effect.map(this.execute(operation, request), response => response.status))
   }
 
-  /** Sends a request; succeeds with the headers of a 2xx answer and a body to be streamed within the scope. */
+  /**
+   * Sends a request; succeeds with the headers of a 2xx answer, its content type without parameters, and a body to be
+   * streamed within the scope.
+   */
   openStream(operation: string, request: Request) {
     return Effect.map(this.open(operation, request), response => ({
       headers: response.headers,
+      type: response.headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase(),
       body: this.bodyOf(operation, response)
     }))
   }

@@ -78,8 +78,8 @@ export const boolean = (name: string, options: Options<boolean>): Config.Config<
 
 interface Described {
   readonly description: string
-  /** What the help shows as the default. */
-  readonly shown: string
+  /** What the help shows as the default; `none` if absent. */
+  readonly shown?: string
 }
 
 /** A variable without a default: nothing when it is not set. */
@@ -93,7 +93,7 @@ const optional = <A>(
 ): Config.Config<Option.Option<A>> =>
   declare(
     name,
-    { ...options, allowed, default: Option.none<A>() },
+    { shown: "none", ...options, allowed, default: Option.none<A>() },
     text => Option.map(parse(text), Option.some),
     secret,
     verbatim
@@ -110,23 +110,32 @@ export const optionalDuration: OptionalVariable<Duration.Duration> = (name, opti
     )
   )
 
-/** The base address of a service, without slashes at its end. */
-export const baseUrl = <A>(
-  name: string,
-  options: { readonly description: string; readonly default: A; readonly shown: string }
-): Config.Config<string | A> =>
-  declare<string | A>(
-    name,
-    { ...options, allowed: "an http or https URL without credentials, query or fragment" },
-    text => {
-      if (!URL.canParse(text)) return Option.none()
-      const { hash, origin, password, pathname, protocol, search, username } = new URL(text)
-      const isPlain = username === "" && password === "" && search === "" && hash === ""
-      return isPlain && /^https?:$/.test(protocol)
-        ? Option.some(`${origin}${pathname.replace(/\/+$/, "")}`)
-        : Option.none()
-    }
+/** An http or https URL without credentials and fragment. */
+export const httpUrl = (text: string): Option.Option<URL> => {
+  if (!URL.canParse(text)) return Option.none()
+  const url = new URL(text)
+  const isPlain = url.username === "" && url.password === "" && url.hash === ""
+  return isPlain && /^https?:$/.test(url.protocol) ? Option.some(url) : Option.none()
+}
+
+/** A URL; nothing when it is not set. */
+export const optionalUrl: OptionalVariable<URL> = (name, options) =>
+  optional(name, options, "an http or https URL without credentials or fragment", httpUrl)
+
+const baseOf = (text: string): Option.Option<string> =>
+  Option.map(
+    Option.filter(httpUrl(text), ({ search }) => search === ""),
+    ({ origin, pathname }) => `${origin}${pathname.replace(/\/+$/, "")}`
   )
+
+const plainUrl = "an http or https URL without credentials, query or fragment"
+
+/** The base address of a service, without slashes at its end; nothing when it is not set. */
+export const optionalBaseUrl: OptionalVariable<string> = (name, options) => optional(name, options, plainUrl, baseOf)
+
+/** The same with a default. */
+export const baseUrl = (name: string, options: Options<string>): Config.Config<string> =>
+  declare(name, { ...options, allowed: plainUrl, shown: options.default }, baseOf)
 
 /**
  * A secret for an `Authorization` header; nothing when it is not set. A value that is not one token in a header

@@ -32,7 +32,7 @@ describe("ServerSentEvents", () => {
     const left = { name: "message", data: "", isTooLong: true }
     const text = `data: a\n\n${long}data: b\n\n:${"y".repeat(100)}\n\ndata: c\n\n`
     for (const size of [1, 7, 30, 1000]) {
-      const reader = ServerSentEvents.reader(50, true)
+      const reader = ServerSentEvents.reader(50)
       const pieces = text.match(new RegExp(`[^]{1,${size}}`, "g")) ?? []
       const events = pieces.flatMap(piece => {
         const read = reader.push(piece)
@@ -46,19 +46,19 @@ describe("ServerSentEvents", () => {
   it("gives at the end what the end cut off", () => {
     const reader = ServerSentEvents.reader()
     expect(reader.push("data: [DONE]")).toEqual([])
-    expect(reader.end()).toEqual([message("[DONE]")])
+    expect(reader.end()).toEqual([{ ...message("[DONE]"), isCut: true }])
     expect(reader.end()).toEqual([])
   })
 
-  it("refuses an event that does not come to an end", () => {
+  it("reports an event that does not come to an end as soon as it is too long, and once", () => {
     const reader = ServerSentEvents.reader()
     const half = `data: ${"x".repeat(ServerSentEvents.longestEvent / 2)}`
+    const left = { name: "message", data: "", isTooLong: true }
     expect(reader.push(`${half}\n`)).toEqual([])
-    expect(() => reader.push(half)).toThrow(ServerSentEvents.EventTooLong)
+    expect(reader.push(half)).toEqual([left])
+    expect([...reader.push(half), ...reader.push("\ndata: b\n\ndata: c\n\n")]).toEqual([message("c")])
     const lines = ServerSentEvents.reader()
-    expect(() => {
-      for (let i = 0; i < 20; i++) lines.push("data: \n".repeat(100_000))
-    }).toThrow(ServerSentEvents.EventTooLong)
+    expect(Array.from({ length: 20 }, () => lines.push("data: \n".repeat(100_000))).flat()).toEqual([left])
   })
 
   it("gives the same events wherever the text is cut", () => {

@@ -143,6 +143,8 @@ const problem = (code: string, message: string) => ({
 const tokenUsage = to("usage_update", {
   inputTokens: from("promptTokens"),
   outputTokens: from("completionTokens"),
+  cacheReadTokens: from("cachedInputTokens"),
+  cacheWriteTokens: from("cacheWriteInputTokens"),
   costUsd: from("cost")
 })
 

@@ -22,12 +22,10 @@ export interface Keys {
 
 export const config: Config.Config<Keys> = Config.all({
   write: Setting.optionalCredential("KV_API_KEY", {
-    description: "Credential that reads and writes; required outside dev mode",
-    shown: "none"
+    description: "Credential that reads and writes; required outside dev mode"
   }),
   read: Setting.optionalCredential("KV_AGENT_API_KEY", {
-    description: "Credential that only reads; none if empty",
-    shown: "none"
+    description: "Credential that only reads; none if empty"
   })
 })
 

@@ -30,8 +30,7 @@ export const config: Config.Config<Pick<MetricsRoutesShape, "prometheus" | "toke
     default: false
   }),
   token: Setting.optionalCredential("METRICS_TOKEN", {
-    description: "Bearer token that /metrics wants; without one it is open",
-    shown: "none"
+    description: "Bearer token that /metrics wants; without one it is open"
   })
 })
 

@@ -40,14 +40,9 @@ export interface Turn {
 
 /** A call without a result, unless the turn continues, would be refused by many models. */
 const isSent = (part: Part, isCurrent: boolean, answered: ReadonlySet<string>): boolean => {
-  switch (part.type) {
-    case "text":
-      return part.text !== ""
-    case "tool":
-      return isCurrent || "result" in part || part.error !== undefined || answered.has(part.callId)
-    default:
-      return false
-  }
+  if (part.type === "text") return part.text !== ""
+  if (part.type !== "tool") return false
+  return isCurrent || "result" in part || part.error !== undefined || answered.has(part.callId)
 }
 
 /** Whether a turn has failed or was stopped before the agent has said anything, so that no answer is expected. */
@@ -56,12 +51,11 @@ const isLost = ({ parts, status }: AgentMessage): boolean =>
 
 /** The part of a conversation that concerns a turn. */
 const relevant = (conversation: Conversation, { later, turnId }: Turn): Conversation => {
-  const skipped = new Set(later)
-  for (const message of conversation.messages) {
-    if (message.role === "agent" && message.turnId !== undefined && isLost(message)) skipped.add(message.turnId)
-  }
+  const lost = conversation.messages.filter(message => message.role === "agent" && isLost(message))
+  const skipped = new Set([...later, ...lost.map(message => message.turnId)])
   const kept = conversation.messages.filter(message => message.turnId === undefined || !skipped.has(message.turnId))
-  const answered = answeredIn(kept)
+  const results = kept.flatMap(message => (message.role === "user" ? (resultsIn(message) ?? []) : []))
+  const answered = new Set(results.map(({ toolCallId }) => toolCallId))
   const messages = kept.map(message =>
     message.role === "user"
       ? message
@@ -70,16 +64,10 @@ const relevant = (conversation: Conversation, { later, turnId }: Turn): Conversa
   return { ...conversation, messages }
 }
 
-/** The calls that have a result by a client. */
-const answeredIn = (messages: Conversation["messages"]): ReadonlySet<string> =>
-  new Set(
-    messages.flatMap(message =>
-      message.role === "user" ? (resultsIn(message) ?? []).map(({ toolCallId }) => toolCallId) : []
-    )
-  )
-
 /** Messages that are sent together or not at all: a call and what follows of it, or one message. */
-const unitsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<ReadonlyArray<Message>> => {
+type Unit = ReadonlyArray<Message>
+
+const unitsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<Unit> => {
   const units: Array<Array<Message>> = []
   let calls = new Set<string>()
   for (const message of messages) {
@@ -94,59 +82,45 @@ const unitsOf = (messages: ReadonlyArray<Message>): ReadonlyArray<ReadonlyArray<
   return units
 }
 
-const isOfUser = ([first]: ReadonlyArray<Message>): boolean => first?.role === "user"
+const isOfUser = ([first]: Unit): boolean => first?.role === "user"
 
-interface Size {
-  messages: number
-  bytes: number
-}
-
-const sizeOf = (unit: ReadonlyArray<Message>): Size => ({
+const sizeOf = (unit: Unit): Limits => ({
   messages: unit.length,
   bytes: unit.reduce((sum, message) => sum + Buffer.byteLength(JSON.stringify(message)) + 1, 0)
 })
 
-/** Where the newest units begin that are within limits together; the newest one is in any case. */
-const beginning = (sizes: ReadonlyArray<Size>, { bytes, messages }: Limits): number => {
+/** Where the newest units begin that are within limits together. */
+const beginning = (sizes: ReadonlyArray<Limits>, { bytes, messages }: Limits): number => {
   const room = { bytes, messages }
-  const last = sizes.findLastIndex((size, index) => {
+  const last = sizes.findLastIndex(size => {
     room.messages -= size.messages
     room.bytes -= size.bytes
-    return index < sizes.length - 1 && (room.bytes < 0 || room.messages < 0)
+    return room.bytes < 0 || room.messages < 0
   })
   return last + 1
 }
 
 /**
  * The newest units within the limits; the newest one in any case. They begin with a message of a user, since some models
- * refuse others. If more than half of them is one turn, this is cut after its message.
+ * refuse others: of a turn that is cut, its message is sent too.
  */
-const newest = (
-  units: ReadonlyArray<ReadonlyArray<Message>>,
-  limits: Limits
-): ReadonlyArray<ReadonlyArray<Message>> => {
+const newest = (units: ReadonlyArray<Unit>, limits: Limits): ReadonlyArray<Unit> => {
   const sizes = units.map(sizeOf)
-  const from = beginning(sizes, limits)
-  const next = units.findIndex((unit, index) => index >= from && isOfUser(unit))
-  if (from === 0) return units
-  if (next >= 0 && (units.length - next) * 2 >= units.length - from) return units.slice(next)
-  const asked = units.slice(0, from).findLastIndex(isOfUser)
-  const { bytes, messages } = sizes[asked] ?? { bytes: 0, messages: 0 }
-  const rest = { bytes: limits.bytes - bytes, messages: limits.messages - messages }
-  const { bytes: least, messages: fewest } = sizes.at(-1)!
-  if (asked < 0 || rest.bytes < least || rest.messages < fewest) return units.slice(from)
-  return [units[asked]!, ...units.slice(beginning(sizes, rest))]
-}
-
-/** Without the members that only our clients know: some agents refuse messages with others than they know. */
-const plain = (message: Message): Message => {
-  if (message.role !== "tool") return message
-  const { metadata, ...known } = message
-  return known
+  const from = Math.min(beginning(sizes, limits), units.length - 1)
+  const asked = units.slice(0, from + 1).findLastIndex(isOfUser)
+  if (asked < 0 || asked === from) return units.slice(Math.max(from, 0))
+  const { bytes, messages } = sizes[asked]!
+  const rest = beginning(sizes, { bytes: limits.bytes - bytes, messages: limits.messages - messages })
+  if (rest === units.length) return units.slice(from)
+  return isOfUser(units[rest]!) ? units.slice(rest) : [units[asked]!, ...units.slice(rest)]
 }
 
 /** The messages for a turn, in order. Thoughts and activities are for people. */
 export const messagesFor = (conversation: Conversation, turn: Turn, limits: Limits): ReadonlyArray<Message> => {
-  const sent = relevant(conversation, turn)
-  return newest(unitsOf(messagesOf(sent, new Names(conversation.epoch)).map(plain)), limits).flat()
+  const messages: ReadonlyArray<Message & { readonly metadata?: unknown }> = messagesOf(
+    relevant(conversation, turn),
+    new Names(conversation.epoch)
+  )
+  // Some agents refuse messages with members that only our clients know.
+  return newest(unitsOf(messages.map(({ metadata, ...message }) => message)), limits).flat()
 }

@@ -18,53 +18,43 @@ const Interrupt = Schema.Struct({
 })
 export type Interrupt = typeof Interrupt.Type
 
-const Outcome = Schema.Struct({
-  type: Schema.Literal("interrupt"),
-  interrupts: Schema.Array(Interrupt).pipe(Schema.minItems(1), Schema.maxItems(256))
-})
-
-const decode = Schema.decodeUnknownOption(Outcome)
+const decode = Schema.decodeUnknownOption(
+  Schema.Struct({ type: Schema.Literal("interrupt"), interrupts: Schema.Array(Interrupt).pipe(Schema.maxItems(256)) })
+)
 
 /** The interrupts of an outcome, each id once; none if it cannot be understood. */
-export const interruptsOf = (outcome: unknown): ReadonlyArray<Interrupt> =>
-  Option.match(decode(outcome), {
-    onNone: () => [],
-    onSome: ({ interrupts }) => [...new Map(interrupts.map(interrupt => [interrupt.id, interrupt])).values()]
-  })
+export const interruptsOf = (outcome: unknown): ReadonlyArray<Interrupt> => {
+  const { interrupts } = Option.getOrElse(decode(outcome), () => ({ interrupts: [] }))
+  return [...new Map(interrupts.map(interrupt => [interrupt.id, interrupt])).values()]
+}
 
 const propertiesOf = ({ responseSchema }: Interrupt): JsonObject =>
   isObject(responseSchema?.properties) ? responseSchema.properties : {}
 
-/** The property of an answer that approves. */
-const approvals = ["approved", "approve", "confirmed", "accepted"] as const
-
-const approvalOf = (interrupt: Interrupt): string | undefined => {
-  const properties = propertiesOf(interrupt)
-  return approvals.find(name => isObject(properties[name]) && properties[name].type === "boolean")
+/** Whether an interrupt asks for an approval: by its schema, or without one by its reason. */
+const isApproval = (interrupt: Interrupt): boolean => {
+  const { reason, responseSchema } = interrupt
+  if (responseSchema === undefined) return reason === "confirmation" || reason === "tool_call"
+  const { approved } = propertiesOf(interrupt)
+  return responseSchema.type === "boolean" || (isObject(approved) && approved.type === "boolean")
 }
 
-/** Whether an interrupt asks for an approval: by its schema, or without one by its reason. */
-const isApproval = (interrupt: Interrupt): boolean =>
-  approvalOf(interrupt) !== undefined ||
-  interrupt.responseSchema?.type === "boolean" ||
-  (interrupt.responseSchema === undefined && ["confirmation", "tool_call"].includes(interrupt.reason))
+/** What is sent as a platform event. */
+export type Payload = JsonObject & { readonly type: string }
 
 /** An interrupt as the payload of a platform event. */
-export const requestOf = (interrupt: Interrupt, turnId: string): JsonObject & { readonly type: string } => {
+export const requestOf = (interrupt: Interrupt): Payload => {
   const { id: requestId, message, metadata, reason, responseSchema, toolCallId } = interrupt
   const text = message === undefined || message === "" ? reason : message
   if (!isApproval(interrupt)) {
     const options = Array.isArray(responseSchema?.enum) ? { options: responseSchema.enum } : {}
-    return { type: "question.asked", turnId, requestId, question: text, ...options }
+    return { type: "question.asked", requestId, question: text, ...options }
   }
   const request = metadata?.["causeway.request"]
   const known = isObject(request) && isObject(request.details) ? request.details : undefined
-  const details = {
-    ...(known ?? metadata),
-    ...(toolCallId === undefined ? {} : { toolCallId: identifierOf(toolCallId) })
-  }
+  const details = { ...(known ?? metadata), ...(toolCallId && { toolCallId: identifierOf(toolCallId) }) }
   const detailed = Object.keys(details).length === 0 ? {} : { details }
-  return { type: "approval.requested", turnId, requestId, action: text, ...detailed }
+  return { type: "approval.requested", requestId, action: text, ...detailed }
 }
 
 /** An answer in the input of the run that continues the turn. */
@@ -94,19 +84,14 @@ export const resumeOf = (interrupt: Interrupt, answer: unknown): Resume => {
   if (!isApproval(interrupt)) return resolved(typeof answer === "string" ? textAnswer(interrupt, answer) : answer)
   const approved = approves(answer)
   if (responseSchema?.type === "boolean") return resolved(approved)
-  const name = approvalOf(interrupt)
-  if (name === undefined && !approved) return { interruptId, status: "cancelled" }
-  return resolved({ ...(isObject(answer) ? answer : {}), [name ?? "approved"]: approved })
+  if (responseSchema === undefined && !approved) return { interruptId, status: "cancelled" }
+  return resolved({ ...(isObject(answer) ? answer : {}), approved })
 }
 
 /** The platform event by which an answer is published. */
-export const resolvedBy = (
-  interrupt: Interrupt,
-  answer: unknown,
-  turnId: string
-): JsonObject & { readonly type: string } => {
+export const resolvedBy = (interrupt: Interrupt, answer: unknown): Payload => {
   const requestId = interrupt.id
-  if (!isApproval(interrupt)) return { type: "question.answered", turnId, requestId, answer }
+  if (!isApproval(interrupt)) return { type: "question.answered", requestId, answer }
   const reason = isObject(answer) && typeof answer.reason === "string" ? { reason: answer.reason } : {}
-  return { type: "approval.resolved", turnId, requestId, approved: approves(answer), ...reason }
+  return { type: "approval.resolved", requestId, approved: approves(answer), ...reason }
 }

@@ -39,69 +39,55 @@ export const none: Settings = {
 /** Whether there is an agent. */
 export const isSet = ({ url, urls }: Pick<Settings, "url" | "urls">): boolean => Option.isSome(url) || urls.size > 0
 
-/** An address as it is written: servers may answer other paths with a redirect, which is not followed. */
-const addressIn = (text: string): Option.Option<string> => {
-  if (!URL.canParse(text)) return Option.none()
-  const { hash, href, password, protocol, username } = new URL(text)
-  return username === "" && password === "" && hash === "" && /^https?:$/.test(protocol)
-    ? Option.some(href)
-    : Option.none()
-}
-
 const longestType = 256
 
-/** The values of a list of pairs `name=value` with different names; none unless all of them are allowed. */
+/** The values of pairs `name=value` by their names; none unless the names differ and all values are allowed. */
 const pairsIn = <A>(
   pairs: ReadonlyArray<string>,
   valueOf: (name: string, text: string) => Option.Option<A>
 ): Option.Option<ReadonlyMap<string, A>> => {
-  const values = new Map<string, A>()
-  for (const pair of pairs.map(pair => pair.trim()).filter(pair => pair !== "")) {
-    const [name = "", ...rest] = pair.split("=")
-    const value = valueOf(name.trim(), rest.join("=").trim())
-    if (values.has(name.trim()) || Option.isNone(value)) return Option.none()
-    values.set(name.trim(), value.value)
-  }
-  return Option.some(values)
+  const entries = pairs.flatMap(pair => {
+    const [name = "", ...rest] = pair
+      .trim()
+      .split("=")
+      .map(part => part.trim())
+    return pair.trim() === "" ? [] : [Option.map(valueOf(name, rest.join("=")), value => [name, value] as const)]
+  })
+  const values = Option.map(Option.all(entries), all => new Map(all))
+  return Option.filter(values, ({ size }) => size === entries.length)
 }
 
 /** `coder=https://…, writer=https://…` */
 const addressesIn = (text: string) =>
   pairsIn(text.split(/[\s,]+/), (type, url) =>
-    type === "" || type.length > longestType ? Option.none() : addressIn(url)
+    type === "" || type.length > longestType ? Option.none() : Option.map(Setting.httpUrl(url), ({ href }) => href)
   )
 
 /** Header fields that the gateway sets. */
 const reserved =
   /^(?:accept|connection|content-.*|expect|host|keep-alive|te|trailer|transfer-encoding|upgrade|traceparent)$/i
 
-const decoded = Option.liftThrowable(decodeURIComponent)
+const isToken = (name: string) => /^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(name)
+
+const secretIn = (text: string) =>
+  Option.liftThrowable(decodeURIComponent)(text).pipe(
+    Option.filter(value => /^[\x20-\x7e]+$/.test(value)),
+    Option.map(value => Redacted.make(value))
+  )
 
 /** `name=value,name=value`, each value percent-encoded where it has a comma or a percent sign. */
 const headersIn = (text: string) => {
   const pairs = text.split(",").map(pair => pair.replace(/^[^=]*/, name => name.toLowerCase()))
   const headers = pairsIn(pairs, (name, value) =>
-    /^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(name) && !reserved.test(name)
-      ? Option.map(
-          Option.filter(decoded(value), one => /^[\x20-\x7e]+$/.test(one)),
-          one => Redacted.make(one)
-        )
-      : Option.none()
+    isToken(name) && !reserved.test(name) ? secretIn(value) : Option.none()
   )
   return Option.map(headers, (all): Readonly<Record<string, Redacted.Redacted>> => Object.fromEntries(all))
 }
 
 const variables = {
-  url: Setting.declare<Option.Option<string>>(
-    "AGENT_URL",
-    {
-      description: "Address of an AG-UI agent, instead of an agent platform",
-      allowed: "an http or https URL without credentials or fragment",
-      default: none.url,
-      shown: "none"
-    },
-    text => Option.map(addressIn(text), Option.some)
-  ),
+  url: Setting.optionalUrl("AGENT_URL", {
+    description: "Address of an AG-UI agent, instead of an agent platform"
+  }).pipe(Config.map(Option.map(({ href }) => href))),
   urls: Setting.declare(
     "AGENT_URLS",
     {
@@ -124,14 +110,11 @@ const variables = {
     true
   ),
   apiKey: Setting.optionalCredential("AGENT_API_KEY", {
-    description: "Bearer credential for AG-UI agents",
-    shown: "none"
+    description: "Bearer credential for AG-UI agents"
   }),
-  healthUrl: Setting.baseUrl("AGENT_HEALTH_URL", {
-    description: "Base address whose /health is probed; by default that of each AG-UI agent",
-    default: undefined,
-    shown: "none"
-  }).pipe(Config.map(Option.fromNullable)),
+  healthUrl: Setting.optionalBaseUrl("AGENT_HEALTH_URL", {
+    description: "Base address whose /health is probed; by default that of each AG-UI agent"
+  }),
   history: Config.all({
     messages: Setting.integer("AGENT_HISTORY_MESSAGES", {
       description:

@@ -1,8 +1,8 @@
 /**
  * The events of AG-UI as events of the agent platform. Pure.
  *
- * It is lenient: text comes even if its message has no start, and unknown events are counted as dropped. A turn starts once
- * and ends at most once, whatever the agent sends.
+ * A turn ends at most once, whatever the agent sends. Its events are not put into order: the mapping of platform events
+ * and the fold of a conversation take them in any.
  */
 import { Either } from "effect"
 import { contentOf, planActivity } from "../../AgUi/Messages.ts"
@@ -13,7 +13,7 @@ import type { PlatformEvent } from "../PlatformEvent.ts"
 import { identifierOf } from "./Identifier.ts"
 import * as Interrupts from "./Interrupts.ts"
 
-/** What a run has come to. */
+/** What a turn has come to. */
 export type State =
   | { readonly is: "running" }
   /**
@@ -21,117 +21,108 @@ export type State =
    * model, and continue in the same stream when their tools have run; otherwise the turn ends with the stream.
    */
   | { readonly is: "calling" }
-  /** The turn has ended. */
-  | { readonly is: "ended" }
   /** The run has ended, and the turn continues after a person has answered. */
-  | { readonly is: "asking"; readonly interrupts: ReadonlyArray<Interrupts.Interrupt> }
+  | { readonly is: "asking"; readonly interrupts: ReadonlyArray<Interrupts.Interrupt>; readonly answers: Answers }
+  /** All is answered: the turn continues by a run with the answers. */
+  | { readonly is: "resuming"; readonly answers: Answers }
+  | { readonly is: "ended" }
 
-type Payload = JsonObject & { readonly type: string }
+type Answers = ReadonlyArray<Interrupts.Resume>
 
-/** A text, a call or a result in a snapshot of messages. */
-interface WholePart {
-  readonly kind: Kind | "result"
-  readonly id: unknown
-  readonly content: string
-  /** The members of the event that begins it. */
-  readonly message: JsonObject
-}
+type Payloads = ReadonlyArray<Interrupts.Payload>
 
-const known = ({ content, id, kind }: WholePart) => [keyOf(kind, id), content] as const
+type Id = string | undefined
 
-const partsOf = (message: unknown): ReadonlyArray<WholePart> => {
-  if (!isObject(message)) return []
-  const { id, role, toolCallId, toolCalls } = message
-  const content = contentOf(message) ?? ""
-  if (role === "tool") return [{ kind: "result", id: toolCallId, content, message }]
-  if (role !== "assistant" && role !== "reasoning") return []
-  const kind = role === "assistant" ? "message" : "thinking"
-  const calls = Array.isArray(toolCalls) && role === "assistant" ? toolCalls : []
-  return [
-    ...(content === "" ? [] : [{ kind, id, content, message } as const]),
-    ...calls.flatMap((call): ReadonlyArray<WholePart> => {
-      if (!isObject(call) || !isObject(call.function)) return []
-      const { arguments: written, name } = call.function
-      return [{ kind: "call", id: call.id, content: text(written) ?? "", message: { toolCallName: name } }]
-    })
-  ]
-}
-
-/** Characters of arguments, of a call and of all open ones of a turn, above which they are only passed as text. */
-const longestArguments = { call: MiB, turn: 4 * MiB }
+/** Characters of the arguments of a turn's open calls, above which they are only passed as text. */
+const longestArguments = MiB
 
 /** The limits of the structure of arguments. */
 const shape = { levels: 1000, members: 32_768 }
 
-/** Open messages, calls and steps of a turn, of each; further ones are dropped. */
+/** Open calls and messages of a turn, of each. */
 const maxKept = 10_000
 
 /** Events after which a run that had ended continues. */
 const continuing = /_(?:STARTED|START|CONTENT|ARGS|CHUNK)$/
 
+/** Events between the chunks of a text or a call, which any other event ends. */
+const betweenChunks = /_CHUNK$|^(?:RAW|CUSTOM)$/
+
 const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
 
-/** The counts of `TokenUsage`, by the names of the platform. */
-const usageNames = {
-  inputTokens: "inputTokens",
-  outputTokens: "outputTokens",
-  totalTokens: "totalTokens",
-  cachedInputTokens: "cacheReadTokens",
-  cacheWriteInputTokens: "cacheWriteTokens",
-  model: "model"
-} as const
-
-/** What an agent writes in pieces, with the events of the platform and the name of their ids. */
+/** What an agent writes in pieces, by the start of its events: the member with its id, and the events of the platform. */
 const kinds = {
-  message: { named: "messageId", type: "message" },
-  thinking: { named: "thinkingId", type: "thinking" },
-  call: { named: "callId", type: "tool.call" }
+  TEXT_MESSAGE: { id: "messageId", piece: "CONTENT", type: "message", named: "messageId" },
+  REASONING_MESSAGE: { id: "messageId", piece: "CONTENT", type: "thinking", named: "thinkingId" },
+  TOOL_CALL: { id: "toolCallId", piece: "ARGS", type: "tool.call", named: "callId" }
 } as const
 type Kind = keyof typeof kinds
 
-/** A text or a call that has started. */
-interface Open {
-  readonly kind: Kind
-  readonly id: string
-  /** Of the tool that is called. */
-  readonly name: string
-  /** The arguments of a call so far; none if they are too long. */
-  text: string | undefined
-  /** Whether it is not the agent's, such as a message of a user. */
-  readonly isLeftOut: boolean
+/** A message of a snapshot as the events that would have brought it. */
+const eventsOf = (message: unknown): Payloads => {
+  if (!isObject(message)) return []
+  const { id: messageId, role, toolCalls } = message
+  const delta = contentOf(message) ?? ""
+  if (role === "tool") return [{ ...message, type: "TOOL_CALL_RESULT", content: delta }]
+  if (role !== "assistant" && role !== "reasoning") return []
+  const type = role === "assistant" ? "TEXT_MESSAGE_CHUNK" : "REASONING_MESSAGE_CHUNK"
+  const calls = (Array.isArray(toolCalls) ? toolCalls : []).flatMap((call: unknown) => {
+    if (!isObject(call) || !isObject(call.function)) return []
+    const { arguments: delta, name: toolCallName } = call.function
+    return [{ type: "TOOL_CALL_CHUNK", toolCallId: call.id, toolCallName, delta }]
+  })
+  return delta === "" ? calls : [{ type, messageId, delta }, ...calls]
 }
 
-const keyOf = (kind: Kind | "result", id: unknown): string => `${kind} ${identifierOf(id)}`
+/** What follows the last message of a user, by kind and id. */
+const answerIn = (messages: ReadonlyArray<unknown>): ReadonlyMap<string, Interrupts.Payload> => {
+  const last = messages.findLastIndex(message => isObject(message) && message.role === "user")
+  const events = messages.slice(last + 1).flatMap(eventsOf)
+  return new Map(events.map(event => [`${event.type} ${event.toolCallId ?? event.messageId}`, event]))
+}
 
-/** The arguments of a call; none if they are no JSON. */
-const argumentsIn = (written: string): object =>
-  Either.match(parseWellFormed(written === "" ? "{}" : written, shape), {
-    onLeft: () => ({}),
-    onRight: args => ({ args })
-  })
+/** A call whose arguments are being written. */
+interface Call {
+  readonly name: string
+  /** The arguments so far; none if there are too many. */
+  written: string | undefined
+}
+
+/** The arguments of a call; none if they are too many or no JSON. */
+const argumentsIn = (written: string | undefined): object => {
+  const args = written === undefined ? Either.left("") : parseWellFormed(written === "" ? "{}" : written, shape)
+  return Either.isRight(args) ? { args: args.right } : {}
+}
+
+/** An event that clients do not get is counted by its type. */
+const dropped = (type: string): Payloads => [{ type: `ag_ui.${type.slice(0, 64)}` }]
+
+const notUnderstood = {
+  ...{ type: "turn.failed", code: "agent_malformed", retryable: false },
+  message: "The agent has asked a person in a form that is not understood"
+}
+
+const usageOf = (usage: unknown): Payloads =>
+  (Array.isArray(usage) ? usage.filter(isObject) : []).map(counts => ({ ...counts, type: "usage" }))
 
 /** Translates the runs of one turn. */
 export class Translation {
   private current: State = { is: "running" }
-  private isStarted = false
-  /** By kind and id. */
-  private readonly open = new Map<string, Open>()
+  private readonly calls = new Map<Id, Call>()
   /** Characters of arguments that are kept. */
   private kept = 0
   /** Complete calls of the agent's own tools without a result. */
-  private readonly pending = new Set<string>()
-  /** The names of open steps by their ids, the oldest first. */
-  private readonly steps = new Map<string, string>()
-  private count = 0
+  private readonly pending = new Set<Id>()
+  /** Open messages that are not the agent's, such as those of a user. */
+  private readonly others = new Set<Id>()
   /** What the last chunk belongs to, which has no event of its own for its end. */
-  private chunked: Pick<Open, "id" | "kind"> | undefined
+  private chunked: { readonly kind: Kind; readonly id: Id } | undefined
+  /** The last snapshot of messages. */
+  private messages: ReadonlyArray<unknown> = []
+  /** What is not new in the next snapshot. */
+  private known: ReadonlySet<string> = new Set()
   /** What the agent has sent as events, and not only as a whole. */
-  private streamed = new Set<Kind | "result">()
-  /** What the last snapshot had, by kind and id. */
-  private whole: ReadonlyMap<string, string> = new Map()
-  private out: Array<PlatformEvent> = []
-  private input: PlatformEvent | undefined
-  private history: ReadonlyArray<Message> = []
+  private streamed = new Set<string>()
   private clientTools: ReadonlySet<unknown> = new Set()
 
   constructor(private readonly turnId: string) {}
@@ -140,341 +131,255 @@ export class Translation {
     return this.current
   }
 
-  /** Continues the turn, by a run with the answers. */
-  resume(): void {
-    this.pending.clear()
-    if (this.current.is === "asking") this.current = { is: "running" }
+  /** Whether more events of the run count. */
+  get isOpen(): boolean {
+    return this.current.is === "running" || this.current.is === "calling"
   }
 
-  /** What the agent was sent: messages, and the names of the tools that the client runs. */
-  learn(history: ReadonlyArray<Message>, clientTools: ReadonlyArray<unknown>): void {
-    this.history = history
-    this.clientTools = new Set(clientTools)
+  /** Begins a run, for which the agent is sent these messages, and these tools that the client runs. */
+  begin(messages: ReadonlyArray<Message>, tools: ReadonlyArray<unknown>): void {
+    this.known = new Set(answerIn(messages).keys())
+    this.clientTools = new Set(tools.filter(isObject).map(({ name }) => name))
+    this.pending.clear()
+    if (this.current.is === "resuming") this.current = { is: "running" }
   }
 
   /** The events that an event of AG-UI becomes. There are none after the end of the run. */
   add(event: PlatformEvent): ReadonlyArray<PlatformEvent> {
+    if (!this.isOpen) return []
     if (this.current.is === "calling" && continuing.test(event.type)) this.current = { is: "running" }
-    if (this.current.is === "ended" || this.current.is === "asking") return []
-    this.input = event
-    if (!this.isStarted) {
-      this.isStarted = true
-      this.emit({ type: "turn.started" })
-    }
-    const { payload, type } = event
-    if (!type.endsWith("_CHUNK") && type !== "RAW" && type !== "CUSTOM") this.endChunk()
-    const effect = effects.get(type)
-    if (effect === undefined) this.drop(type)
-    else effect(this, payload)
-    this.input = undefined
-    return this.take()
+    return this.made(this.apply(event.type, event.payload), event)
   }
 
-  /** Ends the turn with the stream. */
-  complete(): ReadonlyArray<PlatformEvent> {
-    return this.finish({ type: "turn.completed" })
+  /** Records an answer of a person, unless there is no question that it answers. */
+  answer(requestId: string, answer: unknown): ReadonlyArray<PlatformEvent> {
+    if (this.current.is !== "asking") return []
+    const { interrupts } = this.current
+    const interrupt = interrupts.find(({ id }) => id === requestId)
+    if (interrupt === undefined || this.current.answers.some(({ interruptId }) => interruptId === requestId)) return []
+    const answers = [...this.current.answers, Interrupts.resumeOf(interrupt, answer)]
+    this.current = answers.length < interrupts.length ? { ...this.current, answers } : { is: "resuming", answers }
+    return this.made([Interrupts.resolvedBy(interrupt, answer)])
   }
 
-  /** Ends the turn, unless it has ended. It is complete if its last run has ended. */
-  fail(code: string, message: string, retryable = true): ReadonlyArray<PlatformEvent> {
-    return this.current.is === "calling"
-      ? this.complete()
-      : this.finish({ type: "turn.failed", code, message, retryable })
+  /** Ends the turn, unless it has ended. If its last run has ended and it fails after that, it is complete. */
+  finish(end: Interrupts.Payload): ReadonlyArray<PlatformEvent> {
+    if (this.current.is === "ended") return []
+    const isComplete = this.current.is === "calling" && end.type === "turn.failed"
+    return this.made(this.end(isComplete ? { type: "turn.completed" } : end))
   }
 
-  /** Ends the turn because a person has stopped it. */
-  cancel(): ReadonlyArray<PlatformEvent> {
-    return this.finish({ type: "turn.cancelled" })
+  private made(payloads: Payloads, { asSent, size = 0, timestamp }: Partial<PlatformEvent> = {}) {
+    return payloads.map((members): PlatformEvent => {
+      const payload = { ...members, turnId: this.turnId }
+      // Those of a snapshot may be longer than the event that they come with.
+      const longest = Math.max(size, text(members.delta)?.length ?? 0, text(members.result)?.length ?? 0)
+      // A delta may have the half of a character.
+      const sent = asSent && { ...payload, delta: asSent.delta }
+      return { id: undefined, type: payload.type, timestamp, payload, size: longest, asSent: sent }
+    })
   }
 
-  private finish(payload: Payload): ReadonlyArray<PlatformEvent> {
-    if (this.current.is !== "ended") this.end(payload)
-    return this.take()
+  private apply(given: string, payload: JsonObject): Payloads {
+    // The names before version 0.0.45 of the protocol.
+    const type = given.startsWith("THINKING_") ? given.replace(/^THINKING_(?:TEXT_)?/, "REASONING_") : given
+    const effect = effects.get(type) ?? (() => dropped(type))
+    if (this.chunked === undefined || betweenChunks.test(type)) return effect(this, payload)
+    return [...this.endChunk(), ...effect(this, payload)]
   }
 
-  private take(): ReadonlyArray<PlatformEvent> {
-    const { out } = this
-    this.out = []
-    return out
-  }
-
-  /** @internal */
-  emit(payload: Payload, asSent?: JsonObject): void {
-    const named = { ...payload, turnId: this.turnId }
-    const { size = 0, timestamp } = this.input ?? {}
-    const sent = asSent === undefined ? undefined : { ...asSent, turnId: this.turnId }
-    this.out.push({ id: undefined, type: payload.type, timestamp, payload: named, size, asSent: sent })
-  }
-
-  /** An event that clients do not get is counted by its type. */
-  drop(type: string): void {
-    this.emit({ type: `ag_ui.${type.slice(0, 64)}` })
-  }
-
-  private end(payload: Payload): void {
-    this.closeAll()
+  private end(payload: Interrupts.Payload): Payloads {
+    const whole = this.whole()
     this.current = { is: "ended" }
-    this.emit(payload)
+    return [...whole, payload]
   }
 
-  private closeAll(): void {
-    this.chunked = undefined
-    for (const { id, kind } of this.open.values()) this.endPart(kind, id)
-  }
-
-  // Texts and calls
-
-  /** One that is open; without an id the newest. */
-  private find(kind: Kind, id: unknown): Open | undefined {
-    return identifierOf(id) === undefined
-      ? [...this.open.values()].findLast(open => open.kind === kind)
-      : this.open.get(keyOf(kind, id))
-  }
-
-  /** Begins a text or a call, unless it is open. */
-  startPart(kind: Kind, given: unknown, { role, toolCallName }: JsonObject = {}): Open {
-    const id = identifierOf(given) ?? `${kind}-${++this.count}`
+  start(kind: Kind, id: Id, { role, toolCallName }: JsonObject): Payloads {
     const { named, type } = kinds[kind]
-    const known = this.open.get(keyOf(kind, id))
-    if (known !== undefined) return known
-    if (kind === "call") this.streamed.add(kind)
-    const isOther = typeof role === "string" && role !== "assistant" && role !== "reasoning"
-    const isLeftOut = isOther || this.open.size >= maxKept
-    const name = identifierOf(toolCallName) ?? "unknown"
-    const open: Open = { kind, id, name, text: "", isLeftOut }
-    if (this.open.size < maxKept) this.open.set(keyOf(kind, id), open)
-    if (!isLeftOut) this.emit({ type: `${type}.start`, [named]: id, ...(kind === "call" ? { name } : {}) })
-    return open
-  }
-
-  /** Adds a piece. Text without a start begins by it. */
-  addPiece(kind: Kind, given: unknown, delta: unknown): void {
-    if (typeof delta !== "string") return this.drop("DELTA")
-    const { named, type } = kinds[kind]
-    const open = this.find(kind, given) ?? this.startPart(kind, given)
-    if (open.isLeftOut) return
+    if (typeof role === "string" && role !== "assistant" && role !== "reasoning") {
+      if (this.others.size < maxKept) this.others.add(id)
+      return []
+    }
+    if (kind !== "TOOL_CALL") return [{ type: `${type}.start`, [named]: id }]
     this.streamed.add(kind)
-    if (kind === "call") this.keep(open, delta)
-    const payload = { type: `${type}.delta`, [named]: open.id, delta }
-    // It may have the halves of characters.
-    const sent = this.input?.asSent?.delta
-    this.emit(payload, typeof sent === "string" ? { ...payload, delta: sent } : undefined)
+    const name = identifierOf(toolCallName) ?? "unknown"
+    if (this.calls.size < maxKept && !this.calls.has(id)) this.calls.set(id, { name, written: "" })
+    return [{ type: `${type}.start`, [named]: id, name }]
+  }
+
+  addPiece(kind: Kind, id: Id, delta: unknown): Payloads {
+    if (this.others.has(id)) return []
+    const { named, type } = kinds[kind]
+    this.streamed.add(kind)
+    const call = kind === "TOOL_CALL" ? this.calls.get(id) : undefined
+    if (call !== undefined && typeof delta === "string") this.keep(call, delta)
+    return [{ type: `${type}.delta`, [named]: id, delta }]
   }
 
   /** Keeps a piece of arguments, unless there are too many of them. */
-  private keep(open: Open, piece: string): void {
-    if (open.text === undefined) return
-    const { length } = piece
-    const fits = open.text.length + length <= longestArguments.call && this.kept + length <= longestArguments.turn
-    this.kept += fits ? length : -open.text.length
-    open.text = fits ? open.text + piece : undefined
+  private keep(call: Call, piece: string): void {
+    if (call.written === undefined) return
+    const fits = this.kept + piece.length <= longestArguments
+    this.kept += fits ? piece.length : -call.written.length
+    call.written = fits ? call.written + piece : undefined
   }
 
-  endPart(kind: Kind, given: unknown): void {
-    const open = this.find(kind, given)
-    if (open === undefined) return
-    const { id, isLeftOut, name, text: written } = open
-    this.open.delete(keyOf(kind, id))
-    this.kept -= written?.length ?? 0
-    if (isLeftOut) return
+  endPart(kind: Kind, id: Id): Payloads {
+    if (this.others.delete(id)) return []
     const { named, type } = kinds[kind]
-    if (kind !== "call") return this.emit({ type: `${type}.complete`, [named]: id })
-    if (this.pending.size < maxKept && !this.clientTools.has(name)) this.pending.add(id)
-    this.emit({ type, [named]: id, name, ...(written === undefined ? {} : argumentsIn(written)) })
+    if (kind !== "TOOL_CALL") return [{ type: `${type}.complete`, [named]: id }]
+    const call = this.calls.get(id)
+    if (call === undefined) return []
+    this.calls.delete(id)
+    this.kept -= call.written?.length ?? 0
+    if (this.pending.size < maxKept && !this.clientTools.has(call.name)) this.pending.add(id)
+    return [{ type, [named]: id, name: call.name, ...argumentsIn(call.written) }]
   }
 
   /** A piece that names what it belongs to only at first. */
-  addChunk(kind: Kind, given: unknown, payload: JsonObject): void {
-    const named = identifierOf(given) ?? (this.chunked?.kind === kind ? this.chunked.id : undefined)
-    if (named === undefined || this.chunked?.kind !== kind || this.chunked.id !== named) this.endChunk()
-    const { id } = this.startPart(kind, named, payload)
+  addChunk(kind: Kind, given: Id, payload: JsonObject): Payloads {
+    const last = this.chunked?.kind === kind ? this.chunked : undefined
+    const id = given ?? last?.id
+    const before = last !== undefined && last.id === id ? [] : [...this.endChunk(), ...this.start(kind, id, payload)]
     this.chunked = { kind, id }
-    if (text(payload.delta) !== undefined) this.addPiece(kind, id, payload.delta)
+    return text(payload.delta) === undefined ? before : [...before, ...this.addPiece(kind, id, payload.delta)]
   }
 
-  private endChunk(): void {
+  private endChunk(): Payloads {
     const { chunked } = this
     this.chunked = undefined
-    if (chunked !== undefined) this.endPart(chunked.kind, chunked.id)
+    return chunked === undefined ? [] : this.endPart(chunked.kind, chunked.id)
   }
 
-  result({ content, metadata, toolCallId }: JsonObject): void {
+  result({ content, metadata, toolCallId }: JsonObject): Payloads {
     const callId = identifierOf(toolCallId)
-    if (callId === undefined) return this.drop("TOOL_CALL_RESULT")
-    this.streamed.add("result")
-    this.endPart("call", callId)
+    this.streamed.add("TOOL_CALL_RESULT")
     this.pending.delete(callId)
     const error = isObject(metadata) ? metadata["causeway.error"] : undefined
-    this.emit(
-      isObject(error) ? { type: "tool.error", callId, error } : { type: "tool.result", callId, result: content ?? null }
-    )
+    return isObject(error)
+      ? [{ type: "tool.error", callId, error }]
+      : [{ type: "tool.result", callId, result: content ?? null }]
   }
 
-  // Steps
-
-  startStep(stepName: unknown): void {
-    const name = identifierOf(stepName)
-    if (name === undefined || this.steps.size >= maxKept) return
-    const id = `step-${++this.count}`
-    this.steps.set(id, name)
-    this.emit({ type: "step.started", stepId: id, title: name })
+  snapshot({ messages }: JsonObject): Payloads {
+    if (Array.isArray(messages)) this.messages = messages
+    return []
   }
-
-  endStep(stepName: unknown): void {
-    const title = identifierOf(stepName)
-    const [stepId] = [...this.steps].findLast(([, name]) => name === title) ?? []
-    if (stepId !== undefined && this.steps.delete(stepId)) this.emit({ type: "step.completed", stepId, title })
-  }
-
-  // Messages as a whole
 
   /**
-   * What is new in the messages after the last one of a user, from an agent that sends them only as a whole. Many send them
-   * as events and then again, some with other ids, and some use an id in several turns.
+   * What is new in the last snapshot, from an agent that sends it only as a whole. Many send it as events and then again,
+   * some with other ids. What follows the message of the user is new, as some agents use ids in several turns.
    */
-  snapshot(messages: unknown): void {
-    if (!Array.isArray(messages)) return
-    const last = messages.findLastIndex(message => isObject(message) && message.role === "user")
-    // Without a message of a user, those that the agent was sent may be among them.
-    const before = new Map([...(last < 0 ? this.history.flatMap(partsOf) : []).map(known), ...this.whole])
-    const parts = messages.slice(last + 1).flatMap(partsOf)
-    this.whole = new Map(parts.map(known))
+  private whole(): Payloads {
+    const { known, messages } = this
+    if (messages.length === 0) return []
     const streamed = new Set(this.streamed)
-    for (const part of parts) if (!streamed.has(part.kind)) this.addWhole(part, before.get(known(part)[0]))
+    const answer = answerIn(messages)
+    this.messages = []
+    this.known = new Set(answer.keys())
+    const events = [...answer].flatMap(([key, event]) =>
+      known.has(key) || streamed.has(event.type.replace(/_CHUNK$/, "")) ? [] : this.apply(event.type, event)
+    )
+    const last = this.endChunk()
     this.streamed = streamed
+    return [...events, ...last]
   }
 
-  /** A part of a snapshot, or what it has more than in the snapshot before. */
-  private addWhole({ content, id, kind, message }: WholePart, before: string | undefined): void {
-    if (content === before) return
-    if (kind === "result") return this.result(message)
-    const isMore = kind !== "call" && before !== undefined && content.startsWith(before)
-    const started = this.startPart(kind, id, message)
-    if (content !== "") this.addPiece(kind, started.id, isMore ? content.slice(before.length) : content)
-    this.endPart(kind, started.id)
-  }
-
-  // Others
-
-  activity({ activityType, content }: JsonObject): void {
-    if (activityType === planActivity && isObject(content)) this.emit({ type: "plan.updated", plan: content.plan })
-    else this.drop("ACTIVITY")
-  }
-
-  /** The events that another gateway passes on unchanged. */
-  custom({ name, value }: JsonObject): void {
-    if (typeof name !== "string" || !isObject(value)) return this.drop("CUSTOM")
-    const { change, path: to, previousPath: from } = value
-    const type = passed.get(name === fileChanged ? `${name} ${change}` : name)
-    if (type === undefined) this.drop("CUSTOM")
-    else this.emit({ ...value, ...(type === "file.renamed" ? { from, to } : {}), type })
-  }
-
-  usage(usage: unknown): void {
-    for (const one of Array.isArray(usage) ? usage : []) {
-      if (!isObject(one)) continue
-      const counts = Object.entries(usageNames).flatMap(([name, ours]) =>
-        one[name] === undefined || one[name] === null ? [] : [[ours, one[name]] as const]
-      )
-      if (counts.length > 0) this.emit({ type: "usage", ...Object.fromEntries(counts) })
-    }
-  }
-
-  finished({ outcome, usage }: JsonObject): void {
-    this.usage(usage)
+  finished({ outcome, usage }: JsonObject): Payloads {
+    const before = [...usageOf(usage), ...this.whole()]
+    const { pendingToolCallIds: left, type } = isObject(outcome) ? outcome : ({} as JsonObject)
     const interrupts = Interrupts.interruptsOf(outcome)
     if (interrupts.length > 0) {
-      this.closeAll()
-      for (const interrupt of interrupts) this.emit(Interrupts.requestOf(interrupt, this.turnId))
-      this.current = { is: "asking", interrupts }
-      return
+      this.current = { is: "asking", interrupts, answers: [] }
+      return [...before, ...interrupts.map(Interrupts.requestOf)]
     }
-    const { pendingToolCallIds: left, type } = isObject(outcome) ? outcome : ({} as JsonObject)
-    if (type === "interrupt") {
-      const message = "The agent has asked a person in a form that is not understood"
-      return this.end({ type: "turn.failed", code: "agent_malformed", message, retryable: false })
-    }
-    if (type === "cancelled") return this.end({ type: "turn.cancelled" })
-    this.closeAll()
-    for (const id of Array.isArray(left) ? left : []) this.pending.delete(identifierOf(id) ?? "")
-    if (this.pending.size === 0) this.end({ type: "turn.completed" })
-    else this.current = { is: "calling" }
+    if (type === "interrupt") return [...before, ...this.end(notUnderstood)]
+    if (type === "cancelled") return [...before, ...this.end({ type: "turn.cancelled" })]
+    for (const id of Array.isArray(left) ? left : []) this.pending.delete(identifierOf(id))
+    if (this.pending.size === 0) return [...before, ...this.end({ type: "turn.completed" })]
+    this.current = { is: "calling" }
+    return before
   }
 
-  failed({ code, message, metadata, usage }: JsonObject): void {
-    this.usage(usage)
+  failed({ code, message, metadata, usage }: JsonObject): Payloads {
     const retryable = isObject(metadata) && metadata["causeway.retryable"] === true
-    this.end({
-      ...{ type: "turn.failed", retryable },
-      code: text(code) ?? "agent_error",
-      message: text(message) ?? "The agent reported an error"
-    })
+    const problem = { code: text(code) ?? "agent_error", message: text(message) ?? "The agent reported an error" }
+    return [...usageOf(usage), ...this.end({ type: "turn.failed", ...problem, retryable })]
   }
 }
 
-const fileChanged = "causeway.file_changed"
+/** The names of `CUSTOM` events of another gateway that have an event of the platform, with its type. */
+const passed: ReadonlyMap<unknown, string> = new Map([
+  ["causeway.tool_progress", "tool.progress"],
+  ["causeway.terminal_opened", "terminal.opened"],
+  ["causeway.terminal_output", "terminal.output"],
+  ["causeway.terminal_exited", "terminal.exited"],
+  ["causeway.artifact_created", "artifact.created"],
+  ["causeway.checkpoint_created", "checkpoint.created"],
+  ["causeway.usage_context", "usage"],
+  ["causeway.rate_limited", "rate_limited"],
+  ["causeway.error", "error"],
+  // With the change.
+  ["causeway.file_changed", "file"]
+])
 
-/** The names of `CUSTOM` events, for files with the change, that have an event of the platform, with its type. */
-const passed: ReadonlyMap<string, string> = new Map(
-  Object.entries({
-    tool_progress: "tool.progress",
-    terminal_opened: "terminal.opened",
-    terminal_output: "terminal.output",
-    terminal_exited: "terminal.exited",
-    artifact_created: "artifact.created",
-    checkpoint_created: "checkpoint.created",
-    usage_context: "usage",
-    rate_limited: "rate_limited",
-    error: "error",
-    "file_changed created": "file.created",
-    "file_changed modified": "file.modified",
-    "file_changed deleted": "file.deleted",
-    "file_changed renamed": "file.renamed"
-  }).map(([name, type]) => [`causeway.${name}`, type])
-)
+const custom: Change = (_, { name, value }) => {
+  const type = passed.get(name)
+  if (type === undefined || !isObject(value)) return dropped("CUSTOM")
+  return [{ ...value, type: type === "file" ? `file.${text(value.change)?.slice(0, 64)}` : type }]
+}
 
-const nothing = () => {}
+const activity: Change = (_, { activityType, content }) =>
+  activityType === planActivity && isObject(content)
+    ? [{ type: "plan.updated", plan: content.plan }]
+    : dropped("ACTIVITY")
 
-type Change = (run: Translation, payload: JsonObject) => unknown
+type Change = (run: Translation, payload: JsonObject) => Payloads
 
-/** The events of what an agent writes in pieces; `id` is the member that has its id. */
-const inPieces = (prefix: string, kind: Kind, id: string, piece = "CONTENT"): Readonly<Record<string, Change>> => ({
-  [`${prefix}_START`]: (run, payload) => run.startPart(kind, payload[id], payload),
-  [`${prefix}_${piece}`]: (run, payload) => run.addPiece(kind, payload[id], payload.delta),
-  [`${prefix}_END`]: (run, payload) => run.endPart(kind, payload[id]),
-  [`${prefix}_CHUNK`]: (run, payload) => run.addChunk(kind, payload[id], payload)
-})
+const nothing: Change = () => []
+
+/** The events of what an agent writes in pieces. Old thoughts have no ids. */
+const inPieces = ([kind, { id, piece, type }]: [Kind, (typeof kinds)[Kind]]): ReadonlyArray<[string, Change]> => {
+  const idOf = (payload: JsonObject) => identifierOf(payload[id]) ?? (type === "thinking" ? type : undefined)
+  return [
+    [`${kind}_START`, (run, payload) => run.start(kind, idOf(payload), payload)],
+    [`${kind}_${piece}`, (run, payload) => run.addPiece(kind, idOf(payload), payload.delta)],
+    [`${kind}_END`, (run, payload) => run.endPart(kind, idOf(payload))],
+    [`${kind}_CHUNK`, (run, payload) => run.addChunk(kind, identifierOf(payload[id]), payload)]
+  ]
+}
+
+/** The agent has no two open steps of one name. */
+const step =
+  (type: string): Change =>
+  (_, { stepName }) => {
+    const name = identifierOf(stepName)
+    return [{ type, stepId: name, title: name }]
+  }
+
+const subagent =
+  (type: string): Change =>
+  (_, { description, name, result, subagentRunId }) => [
+    { type, subagentId: identifierOf(subagentRunId), agentType: name, task: description, result }
+  ]
 
 /** What each event of AG-UI does. */
-const effects: ReadonlyMap<string, Change> = new Map(
-  Object.entries<Change>({
-    RUN_STARTED: nothing,
-    RUN_FINISHED: (run, payload) => run.finished(payload),
-    RUN_ERROR: (run, payload) => run.failed(payload),
-
-    ...inPieces("TEXT_MESSAGE", "message", "messageId"),
-    REASONING_START: nothing,
-    REASONING_END: nothing,
-    ...inPieces("REASONING_MESSAGE", "thinking", "messageId"),
-    // The names before version 0.0.45 of the protocol, without ids.
-    THINKING_START: nothing,
-    THINKING_END: nothing,
-    ...inPieces("THINKING_TEXT_MESSAGE", "thinking", "messageId"),
-    ...inPieces("TOOL_CALL", "call", "toolCallId", "ARGS"),
-    TOOL_CALL_RESULT: (run, payload) => run.result(payload),
-
-    STEP_STARTED: (run, { stepName }) => run.startStep(stepName),
-    STEP_FINISHED: (run, { stepName }) => run.endStep(stepName),
-
-    STATE_SNAPSHOT: (run, { snapshot }) => run.emit({ type: "state.snapshot", state: snapshot }),
-    STATE_DELTA: (run, { delta }) => run.emit({ type: "state.delta", patch: delta }),
-    MESSAGES_SNAPSHOT: (run, { messages }) => run.snapshot(messages),
-
-    SUBAGENT_STARTED: (run, { description: task, name: agentType, subagentRunId: subagentId }) =>
-      run.emit({ type: "subagent.started", subagentId: identifierOf(subagentId), agentType, task }),
-    SUBAGENT_FINISHED: (run, { result, subagentRunId: subagentId }) =>
-      run.emit({ type: "subagent.completed", subagentId: identifierOf(subagentId), result }),
-    ACTIVITY_SNAPSHOT: (run, payload) => run.activity(payload),
-    CUSTOM: (run, payload) => run.custom(payload)
-  })
-)
+const effects: ReadonlyMap<string, Change> = new Map<string, Change>([
+  ...(Object.entries(kinds) as Array<[Kind, (typeof kinds)[Kind]]>).flatMap(inPieces),
+  ["REASONING_START", nothing],
+  ["REASONING_END", nothing],
+  // A turn that has started does not start again.
+  ["RUN_STARTED", () => [{ type: "turn.started" }]],
+  ["RUN_FINISHED", (run, payload) => run.finished(payload)],
+  ["RUN_ERROR", (run, payload) => run.failed(payload)],
+  ["TOOL_CALL_RESULT", (run, payload) => run.result(payload)],
+  ["MESSAGES_SNAPSHOT", (run, payload) => run.snapshot(payload)],
+  ["STATE_SNAPSHOT", (_, { snapshot }) => [{ type: "state.snapshot", state: snapshot }]],
+  ["STATE_DELTA", (_, { delta }) => [{ type: "state.delta", patch: delta }]],
+  ["STEP_STARTED", step("step.started")],
+  ["STEP_FINISHED", step("step.completed")],
+  ["SUBAGENT_STARTED", subagent("subagent.started")],
+  ["SUBAGENT_FINISHED", subagent("subagent.completed")],
+  ["ACTIVITY_SNAPSHOT", activity],
+  ["CUSTOM", custom]
+])

@@ -24,7 +24,7 @@ import * as TypeBreakers from "./TypeBreakers.ts"
 
 type Service = Context.Tag.Service<AgentPlatform.AgentPlatform>
 
-const { toError } = InstanceConnection
+const { durations, toError } = InstanceConnection
 
 type Sockets = Context.Tag.Service<PlatformSocket>
 
@@ -42,12 +42,6 @@ const connect = idempotent("connect", "10 seconds", "30 seconds")
 
 /** Maximum bytes of an answer to `create`. */
 const creationBytes = 64 * 1024
-
-/** Requests to the agent platform. */
-const durations = Resilience.durations(
-  "agent_platform_request_duration_ms",
-  "Requests to the agent platform, in milliseconds"
-)
 
 const InstanceId = Schema.String.pipe(
   Schema.minLength(1),

@@ -29,6 +29,7 @@ import {
 import * as PlatformEvent from "../PlatformEvent.ts"
 import * as Retries from "../Resilience/Retries.ts"
 import { UpstreamFailure } from "../Resilience/UpstreamFailure.ts"
+import * as Resilience from "../Resilience.ts"
 import { EventQueue } from "./EventQueue.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
 
@@ -67,6 +68,12 @@ export interface Options {
   /** For logs. */
   readonly instanceId: string
 }
+
+/** Requests to the agent platform, or to an agent. */
+export const durations = Resilience.durations(
+  "agent_platform_request_duration_ms",
+  "Requests to the agent platform, in milliseconds"
+)
 
 /** Counts frames that are not events. */
 export const rejectedFrames = Metric.counter("agent_platform_frames_rejected_total", {

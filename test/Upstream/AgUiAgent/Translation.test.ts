@@ -22,6 +22,7 @@ const completed = { type: "turn_completed", turnId: "turn-1" }
 const begin = { type: "RUN_STARTED", threadId: "t", runId: "turn-1" }
 const end = { type: "RUN_FINISHED", threadId: "t", runId: "turn-1" }
 const turnId = "turn-1"
+const broken = { type: "turn.failed", code: "broken", message: "It broke off", retryable: true }
 
 describe("the events of AG-UI", () => {
   it("are texts and thoughts", () => {
@@ -98,7 +99,6 @@ describe("the events of AG-UI", () => {
       run(
         begin,
         { type: "STEP_STARTED", stepName: "look" },
-        { type: "STEP_FINISHED", stepName: "other" },
         { type: "STEP_FINISHED", stepName: "look" },
         { type: "STATE_SNAPSHOT", snapshot: { a: 1 } },
         { type: "STATE_DELTA", delta: [{ op: "replace", path: "/a", value: 2 }] },
@@ -112,8 +112,8 @@ describe("the events of AG-UI", () => {
       )
     ).toEqual([
       started,
-      { type: "step_started", stepId: "step-1", title: "look", turnId },
-      { type: "step_completed", stepId: "step-1", title: "look", turnId },
+      { type: "step_started", stepId: "look", title: "look", turnId },
+      { type: "step_completed", stepId: "look", title: "look", turnId },
       { type: "state_snapshot", state: { a: 1 }, turnId },
       { type: "state_delta", patch: [{ op: "replace", path: "/a", value: 2 }], turnId },
       { type: "plan_updated", plan: ["one"], turnId },
@@ -149,10 +149,10 @@ describe("the events of AG-UI", () => {
       { type: "tool_result", callId: "c", result: "found", turnId },
       completed
     ])
-    expect(translation.fail("broken", "")).toEqual([])
+    expect(translation.finish(broken)).toEqual([])
     const other = new Translation("turn-1")
     bodies(other, [begin, call, end])
-    expect(other.fail("broken", "").map(({ type }) => type)).toEqual(["turn.completed"])
+    expect(other.finish(broken).map(({ type }) => type)).toEqual(["turn.completed"])
   })
 
   it("end the turn with the stream if only results follow the end of a run", () => {
@@ -160,28 +160,25 @@ describe("the events of AG-UI", () => {
     const result = { type: "TOOL_CALL_RESULT", messageId: "r", toolCallId: "c", content: "found" }
     const translation = new Translation("turn-1")
     bodies(translation, [begin, call, end, result])
-    expect(translation.fail("broken", "").map(({ type }) => type)).toEqual(["turn.completed"])
+    expect(translation.finish(broken).map(({ type }) => type)).toEqual(["turn.completed"])
   })
 
   it("end the turn with the run if the client runs the tools", () => {
     const call = { type: "TOOL_CALL_CHUNK", toolCallId: "c", toolCallName: "look", delta: "{}" }
     const named = new Translation("turn-1")
-    named.learn([], ["look"])
+    named.begin([], [{ name: "look" }])
     expect(bodies(named, [begin, call, end]).at(-1)).toEqual(completed)
     const outcome = { type: "success", pendingToolCallIds: ["c"] }
     expect(bodies(new Translation("turn-1"), [begin, call, { ...end, outcome }]).at(-1)).toEqual(completed)
   })
 
-  it("may lack starts and ids, or have ids that are too long", () => {
+  it("may have no ids, or ids that are too long", () => {
     const long = "x".repeat(600)
     const got = run(
       begin,
-      { type: "TEXT_MESSAGE_CONTENT", messageId: "m", delta: "a" },
-      { type: "TEXT_MESSAGE_CONTENT", messageId: "m", delta: "b" },
-      { type: "TEXT_MESSAGE_END", messageId: "m" },
-      { type: "TEXT_MESSAGE_CHUNK", delta: "c" },
-      { type: "TEXT_MESSAGE_CHUNK", delta: "d" },
+      { type: "THINKING_TEXT_MESSAGE_START" },
       { type: "THINKING_TEXT_MESSAGE_CONTENT", delta: "hm" },
+      { type: "THINKING_TEXT_MESSAGE_END" },
       { type: "TEXT_MESSAGE_START", messageId: long },
       { type: "TEXT_MESSAGE_CONTENT", messageId: long, delta: "e" },
       { type: "TEXT_MESSAGE_START", messageId: "u", role: "user" },
@@ -192,24 +189,27 @@ describe("the events of AG-UI", () => {
       end
     )
     const texts = got.flatMap(event => (event.type === "text_delta" || event.type === "thinking_delta" ? [event] : []))
-    expect(texts.map(({ text }) => text)).toEqual(["a", "b", "c", "d", "hm", "e"])
-    expect(got.filter(({ type }) => type === "text_start")).toHaveLength(3)
+    expect(texts.map(({ text }) => text)).toEqual(["hm", "e"])
+    expect(got.filter(({ type }) => type === "text_start" || type === "thinking_start")).toHaveLength(2)
     const calls = got.flatMap(event => ("callId" in event ? [event.callId] : []))
     expect(calls).toHaveLength(3)
     expect(new Set(calls).size).toBe(1)
   })
 
-  it("are kept within limits, however many calls, messages and steps are open and however long their names are", () => {
-    const delta = JSON.stringify({ at: "x".repeat(900_000) })
+  it("are kept within limits, however many calls are open and however long their names are", () => {
+    const delta = JSON.stringify({ at: "x".repeat(600_000) })
     const call = (toolCallId: string) => [
       { type: "TOOL_CALL_START", toolCallId, toolCallName: "look" },
       { type: "TOOL_CALL_ARGS", toolCallId, delta }
     ]
-    const ids = Array.from({ length: 6 }, (_, index) => `c${index}`)
+    const ids = ["a", "b", "c"]
     const later = [...call("later"), { type: "TOOL_CALL_END", toolCallId: "later" }]
     const ends = ids.map(toolCallId => ({ type: "TOOL_CALL_END", toolCallId }))
     const calls = run(begin, ...ids.flatMap(call), ...ends, ...later).filter(({ type }) => type === "tool_call")
-    expect(calls.map(one => "args" in one)).toEqual([true, true, true, true, false, false, true])
+    expect(calls.map(one => "args" in one)).toEqual([true, false, false, true])
+    const twice = [...call("a"), ...call("a"), { type: "TOOL_CALL_END", toolCallId: "a" }]
+    const after = run(begin, ...twice, ...later).filter(({ type }) => type === "tool_call")
+    expect(after.map(one => "args" in one)).toEqual([false, true])
 
     const long = "x".repeat(100_000)
     const named = run(
@@ -221,12 +221,10 @@ describe("the events of AG-UI", () => {
     expect(named.map(({ type }) => type)).toContain("step_completed")
     expect(Math.max(...named.map(event => JSON.stringify(event).length))).toBeLessThan(1000)
 
-    const start = (messageId: number) => ({ type: "TEXT_MESSAGE_START", messageId })
-    const many = Array.from({ length: 10_005 }, (_, index) => start(index))
-    const content = { type: "TEXT_MESSAGE_CONTENT", messageId: 10_004, delta: "a" }
-    const texts = run(begin, ...many, content, content)
-    expect(texts.filter(({ type }) => type === "text_start")).toHaveLength(10_000)
-    expect(texts.filter(({ type }) => type === "text_delta")).toEqual([])
+    const many = (type: string) =>
+      Array.from({ length: 10_005 }, (_, index) => ({ type, toolCallId: `c${index}`, toolCallName: "look" }))
+    const complete = run(begin, ...many("TOOL_CALL_START"), ...many("TOOL_CALL_END"))
+    expect(complete.filter(({ type }) => type === "tool_call")).toHaveLength(10_000)
   })
 
   it("of an agent that sends only whole messages become texts; others send them twice", () => {
@@ -234,6 +232,7 @@ describe("the events of AG-UI", () => {
       { id: "u1", role: "user", content: "hi" },
       { id: "a1", role: "assistant", content: "before" },
       { id: "u2", role: "user", content: "again" },
+      { id: "r2", role: "reasoning", content: "" },
       {
         ...{ id: "a2", role: "assistant", content: "now" },
         toolCalls: [{ id: "c", type: "function", function: { name: "look", arguments: "{}" } }]
@@ -251,6 +250,8 @@ describe("the events of AG-UI", () => {
       { type: "tool_result", callId: "c", result: "found", turnId }
     ]
     expect(run(begin, snapshot, snapshot, end)).toEqual([started, ...whole, completed])
+    const empty = ["START", "END"].map(name => ({ type: `TEXT_MESSAGE_${name}`, messageId: "other" }))
+    expect(run(begin, ...empty, snapshot, end).slice(3)).toEqual([...whole, completed])
     const streamed = run(
       begin,
       { type: "TEXT_MESSAGE_START", messageId: "other", role: "assistant" },
@@ -262,25 +263,39 @@ describe("the events of AG-UI", () => {
     expect(streamed.filter(({ type }) => type === "text_delta")).toHaveLength(1)
   })
 
-  it("of whole messages may have ids of earlier turns, grow, and leave out the user", () => {
+  it("of whole messages may have ids of earlier turns, and come several times", () => {
     const snapshot = (...messages: ReadonlyArray<object>) => ({ type: "MESSAGES_SNAPSHOT", messages })
     const old = { id: "a1", role: "assistant" as const, content: "before" }
-    const user = { id: "u2", role: "user", content: "again" }
+    const user = { id: "u2", role: "user" as const, content: "again" }
     const texts = (...events: ReadonlyArray<Sent>) => {
       const translation = new Translation("turn-1")
-      translation.learn([old, { id: "u2", role: "user", content: "again" }], [])
+      translation.begin([old, user], [])
       const got = [...bodies(translation, [begin, ...events, end])]
       return got.flatMap(event => (event.type === "text_delta" ? [event.text] : []))
     }
     expect(texts(snapshot(old, user, { ...old, content: "now" }))).toEqual(["now"])
     expect(texts(snapshot(old, user, old))).toEqual(["before"])
     expect(texts(snapshot(user, { ...old, content: "Hel" }), snapshot(user, { ...old, content: "Hello" }))).toEqual([
-      ...["Hel", "lo"]
+      "Hello"
     ])
-    expect(texts(snapshot(old, { id: "a2", role: "assistant", content: "now" }))).toEqual(["now"])
     const call = { type: "TOOL_CALL_CHUNK", toolCallId: "c", toolCallName: "look", delta: "{}" }
     const result = { type: "TOOL_CALL_RESULT", messageId: "r", toolCallId: "c", content: "found" }
     expect(texts(call, result, snapshot(user, { ...old, content: "now" }))).toEqual(["now"])
+  })
+
+  it("of whole messages have no call and no result that the agent was sent", () => {
+    const call = { id: "c", type: "function" as const, function: { name: "look", arguments: "{}" } }
+    const sent = [
+      { id: "u1", role: "user" as const, content: "hi" },
+      { id: "a1", role: "assistant" as const, toolCalls: [call] },
+      { id: "r1", role: "tool" as const, toolCallId: "c", content: "found by the client" }
+    ]
+    const translation = new Translation("turn-1")
+    translation.begin(sent, [{ name: "look" }])
+    const snapshot = { type: "MESSAGES_SNAPSHOT", messages: [...sent, { id: "a2", role: "assistant", content: "now" }] }
+    expect(bodies(translation, [begin, snapshot, end]).map(({ type }) => type)).toEqual([
+      ...["turn_started", "text_start", "text_delta", "text_end", "turn_completed"]
+    ])
   })
 
   it("keep the halves of characters", () => {
@@ -318,8 +333,15 @@ describe("an interrupt", () => {
       { type: "question_requested", requestId: "q", question: "Which?", options: ["red", "blue"], turnId }
     ])
     expect(translation.state.is).toBe("asking")
-    translation.resume()
-    expect(bodies(translation, [begin, end])).toEqual([completed])
+    expect(translation.answer("other", "red")).toEqual([])
+    expect(translation.answer("q", "red").map(({ type }) => type)).toEqual(["question.answered"])
+    expect(translation.state).toEqual({
+      is: "resuming",
+      answers: [{ interruptId: "q", status: "resolved", payload: "red" }]
+    })
+    expect(translation.answer("q", "blue")).toEqual([])
+    translation.begin([], [])
+    expect(bodies(translation, [end])).toEqual([completed])
     const approval = {
       ...{ id: "a", reason: "tool_call", message: "Delete it?", toolCallId: "c" },
       responseSchema: { type: "object", properties: { approved: { type: "boolean" } } }
@@ -364,18 +386,17 @@ describe("any events", () => {
     { requiredKeys: ["type"] }
   )
 
-  it("have one start and at most one end, and nothing after it", () => {
+  it("have one end, and nothing after it", () => {
     fc.assert(
       fc.property(fc.array(event, { maxLength: 30 }), events => {
         const translation = new Translation("turn-1")
         const all = bodies(translation, events as ReadonlyArray<Sent>)
-        const last = [...translation.fail("broken", "It broke off")].flatMap(one => EventMapping.map(one).events)
+        const last = [...translation.finish(broken)].flatMap(one => EventMapping.map(one).events)
         const types = [...all, ...last].map(({ type }) => type)
         const isEnd = (type: string) =>
           type === "turn_completed" || type === "turn_errored" || type === "turn_interrupted"
         expect(types.filter(isEnd)).toHaveLength(1)
         expect(isEnd(types.at(-1)!)).toBe(true)
-        expect(types.filter(type => type === "turn_started")).toHaveLength(events.length === 0 ? 0 : 1)
       }),
       { numRuns: times(300) }
     )
