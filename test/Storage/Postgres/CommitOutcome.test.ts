@@ -1,7 +1,7 @@
 /** Commits whose answer does not come. */
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
-import { newDatabase, sql, withOwnClock } from "../../postgres/Databases.ts"
+import { newStore, sql, withOwnClock } from "../../postgres/Databases.ts"
 import { live, onPostgres } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
@@ -25,7 +25,7 @@ onPostgres("Postgres, the outcome of a commit", () => {
   }
 
   live("a commit that has never arrived is not repeated after its caller was answered that it failed", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const proxy = yield* Proxy.make(url)
     const [near, other] = [yield* node(proxy.url), yield* node(url)]
     yield* put(near, "k", "first")
@@ -43,7 +43,7 @@ onPostgres("Postgres, the outcome of a commit", () => {
   live(
     "a commit that is so old that its mark may be gone is not repeated, and no later one is kept back",
     function* () {
-      const url = yield* newDatabase
+      const url = yield* newStore
       yield* Effect.promise(() => withOwnClock(url))
       const proxy = yield* Proxy.make(url)
       const started = yield* node(proxy.url)

@@ -7,7 +7,7 @@ import * as MetricTags from "../../../src/base/Observability/MetricTags.ts"
 import * as Change from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
-import { createDatabase, newDatabase, optionsOf, server, sql, withClient } from "../../postgres/Databases.ts"
+import { createDatabase, newStore, optionsOf, server, sql, withClient } from "../../postgres/Databases.ts"
 import * as Disk from "../../postgres/Disk.ts"
 import { live, onPostgres, quiet, together } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
@@ -87,7 +87,7 @@ onPostgres("Postgres, failures", () => {
   live(
     "reads and writes that wait too long for a lock are unavailable, however few connections there are",
     function* () {
-      const url = yield* newDatabase
+      const url = yield* newStore
       const started = yield* node({ ...optionsOf(url), connections: 1 })
       yield* put(started, "k", 1)
       yield* withClient(url, function* (other) {
@@ -106,7 +106,7 @@ onPostgres("Postgres, failures", () => {
   )
 
   onlyLong(live)("a batch of the largest size has more time than others, with the server too", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const started = yield* node(url)
     // Records are added late; what the server gives them is kept.
     yield* sql(
@@ -199,7 +199,7 @@ onPostgres("Postgres, waits for the log", () => {
     })
 
   live("are measured by the database, of groups that take the lock", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const context = yield* Layer.build(MetricTags.tagged({ test_store: tag })(Opened.layer(optionsOf(url))))
     const node = { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
     expect(yield* waits).toEqual({ count: 0, sum: 0 })
@@ -215,7 +215,7 @@ onPostgres("Postgres, waits for the log", () => {
   })
 
   live("are measured of writes with idempotency keys, also of one that changes nothing", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const context = yield* Layer.build(MetricTags.tagged({ test_store: `${tag}-keyed` })(Opened.layer(optionsOf(url))))
     const { commit } = Context.get(context, Store)
     const keyed = (id: string, operation: ReturnType<typeof set> | ReturnType<typeof del>) =>
@@ -232,7 +232,7 @@ onPostgres("Postgres, waits for the log", () => {
   })
 
   live("are measured of a group that takes the lock first, having lost a race", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     yield* Layer.build(Opened.layer(optionsOf(url)))
     const parameters = "'{n}', '{k}', '{1}', '{tester}', '{1}', '{1}', ARRAY[NULL]::bigint[], NULL, NULL"
     for (const call of [

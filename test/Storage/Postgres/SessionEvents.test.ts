@@ -6,7 +6,7 @@ import pg from "pg"
 import type { Append } from "../../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import * as SessionWriter from "../../../src/Storage/Postgres/SessionEvents/SessionWriter.ts"
-import { createDatabase, newDatabase, server, sql } from "../../postgres/Databases.ts"
+import { createDatabase, newStore, server, sql } from "../../postgres/Databases.ts"
 import { live, onPostgres, quiet, together } from "../../postgres/Live.ts"
 import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
@@ -14,7 +14,7 @@ import { append, brief, node, textsOf } from "./SessionEvents/Fixture.ts"
 
 onPostgres("The session event log in PostgreSQL", () => {
   live("a history that is opened after a fail-over has another epoch, once, and all that is left of it", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
     yield* one.open("t/s", "e1")
     yield* append(one, "t/s", 0, ["1", "2"], { recoveryState: "open" })
@@ -40,7 +40,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("a history without an epoch of the database keeps its own when it is first opened", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const { events } = yield* node(url)
     yield* events.open("t/s", "e1")
     yield* sql(url, "UPDATE causeway.histories SET database_epoch = NULL")
@@ -50,7 +50,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("an append of a delta updates no index of its history, and one that changes the activity does", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     yield* node(url)
     const own = "00000000-0000-0000-0000-000000000001"
     yield* sql(url, `INSERT INTO causeway.histories (session, epoch, owner, token) VALUES ('t/s', 'e', '${own}', 1)`)
@@ -84,7 +84,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   // The time limit of a group is by the test's clock, which does not advance, as a machine may be slow.
   it.scoped("writes of many sessions share calls, none is in the change log, and one that is refused fails alone", () =>
     Effect.gen(function* () {
-      const url = yield* newDatabase
+      const url = yield* newStore
       const { events, log } = yield* node(url)
       const sessions = Array.from({ length: 100 }, (_, index) => `t/${index}`)
       yield* together(sessions, session => events.open(session, "e1"))
@@ -102,7 +102,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   )
 
   live("a checkpoint is stored by any node, and none is left of a session that is removed at the time", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
     yield* one.open("t/s", "e1")
     yield* append(one, "t/s", 0, ["1", "2"])
@@ -123,7 +123,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("an append whose answer is lost is found out about, and not repeated", function* () {
-    const proxy = yield* Proxy.make(yield* newDatabase)
+    const proxy = yield* Proxy.make(yield* newStore)
     const { events } = yield* node(proxy.url)
     yield* events.open("t/s", "e1")
     proxy.set("answers lost", "write_sessions")
@@ -148,7 +148,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("ids of receipts may have any characters", function* () {
-    const { events } = yield* node(yield* newDatabase)
+    const { events } = yield* node(yield* newStore)
     yield* events.open("t/s", "e1")
     const ids = ["\u0000", "\ud800", "\udc00", '"', "ä"]
     for (const [seq, id] of ids.entries()) {

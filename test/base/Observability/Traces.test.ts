@@ -131,7 +131,7 @@ describe("a trace", () => {
           const url = yield* Fixture.serve({ tracing: Tracer.layerFor(Option.some(target)) })
           // More than a batch, so that an export is under way.
           const answers = yield* Effect.all(
-            Array.from({ length: 600 }, () => send(`${url}/api/v1/health`)),
+            Array.from({ length: 300 }, () => send(`${url}/api/v1/health`)),
             { concurrency: 20 }
           )
           assert.isTrue(answers.every(({ status }) => status === 200))

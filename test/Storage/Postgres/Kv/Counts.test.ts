@@ -107,7 +107,7 @@ onPostgres("Postgres, changes of counts", () => {
       await write(300)
       await fold(client, 1, 10_000)
       const few = await measure()
-      for (let round = 0; round < 6; round++) {
+      for (let round = 0; round < 4; round++) {
         await write(500)
         await fold(client, 1, 10_000)
       }

@@ -3,7 +3,7 @@ import { expect } from "@effect/vitest"
 import { Effect, Fiber, Layer, Stream } from "effect"
 import { defaults, Limits } from "../../../../src/base/Limits.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
-import { newDatabase, optionsOf, sql } from "../../../postgres/Databases.ts"
+import { newStore, optionsOf, sql } from "../../../postgres/Databases.ts"
 import { live, onPostgres } from "../../../postgres/Live.ts"
 import * as Opened from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
@@ -24,7 +24,7 @@ onPostgres("Postgres, lists", () => {
   const namespace = "tenant:t/many"
 
   live("a count of many entries is that of its page's snapshot, also while many of them have expired", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const one = yield* node(url)
     yield* put(one, "first", 1)
     yield* add(url, namespace, "k", 25_000)
@@ -53,7 +53,7 @@ onPostgres("Postgres, lists", () => {
   })
 
   live("a count whose client is gone ends, and with it its snapshot", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const proxy = yield* Proxy.make(url)
     const one = yield* node(proxy.url)
     yield* add(url, namespace, "k", 6000)
@@ -83,7 +83,7 @@ onPostgres("Postgres, lists", () => {
   })
 
   live("whole lists of one tenant leave some for the others", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const limits = Layer.succeed(Limits, { ...defaults, wholeLists: 4 })
     yield* Effect.provide(sharesOfTenants, Layer.provide(Opened.layer(optionsOf(url)), limits))
   })

@@ -4,12 +4,12 @@ import { Context, Effect } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { keyOf } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import { alice, history, listen, make, statesOf } from "../../../Gateway/Fixture.ts"
-import { newDatabase, nodeLayer, optionsOf, sql } from "../../../postgres/Databases.ts"
+import { newStore, nodeLayer, optionsOf, sql } from "../../../postgres/Databases.ts"
 import { live, onPostgres, quiet } from "../../../postgres/Live.ts"
 
 /** A gateway over a database of which the newest events of its sessions can be lost. */
 const gateway = Effect.gen(function* () {
-  const url = yield* newDatabase
+  const url = yield* newStore
   const { start, stored } = yield* make({ stored: nodeLayer(optionsOf(url)) })
   const lose = (kept: number) =>
     Effect.all([
