@@ -145,45 +145,6 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
-  onlyLong(it.scoped)("carry a message out once, also where its node is killed or stopped", () =>
-    Effect.gen(function* () {
-      const { startWith } = yield* linked
-      const start = startWith({ METRICS_PROMETHEUS: "true", SESSION_LEASE: "5 seconds" })
-      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
-      const [mine, theirs] = [yield* one.client, yield* other.client]
-      const { open, sessionId } = yield* Gateways.begin(mine)
-      // There is a connection by which the next requests are sent.
-      yield* theirs.get("session", { type: "get_session", sessionId })
-      yield* theirs.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
-      one.signal("SIGSTOP")
-      const answer = yield* sendUntilAccepted(theirs, sessionId, "after the stop", "m1")
-      assert.strictEqual(answer.type, "accepted")
-      one.signal("SIGCONT")
-      yield* mine.closed
-      // The node that was stopped sends requests to the one that has the session now.
-      const again = yield* one.client
-      yield* again.get("session", { type: "get_session", sessionId })
-      // Its subscription has outlived the change of the owner.
-      yield* theirs.untilEvent(sessionId, event => event.type === "turn_started" && event.content === "after the stop")
-      const events = theirs.events(sessionId)
-      Gateways.isDense(events)
-      assert.deepStrictEqual(Gateways.endsOf(events, open), ["turn_errored"])
-      assert.lengthOf(
-        events.filter(event => event.type === "turn_started" && event.content === "after the stop"),
-        1
-      )
-      yield* other.end("SIGKILL")
-      const last = yield* sendUntilAccepted(again, sessionId, "after the kill", "m2")
-      assert.strictEqual(last.type, "accepted")
-      const all = yield* Gateways.follow(again, sessionId)
-      assert.lengthOf(
-        all.filter(event => event.type === "turn_started" && event.content === "after the kill"),
-        1
-      )
-      yield* shows(one.url, "session_nodes 1")
-    })
-  )
-
   onlyLong(it.scoped)("continue at once with a session whose node shuts down as planned, even with a long lease", () =>
     Effect.gen(function* () {
       const { simulator, startWith } = yield* linked
