@@ -114,18 +114,6 @@ export const lists = (check: Check) => {
     expect(seen).toEqual(names.map((key, index) => `${key} 1 ${index % 1000}`))
     expect((yield* feed(whole.lastSeq)).length).toBe(1001)
   })
-
-  check("two whole lists at once do not disturb each other", function* () {
-    yield* setAll(["a"])
-    const before = yield* listAll({ namespace, prefix: "" })
-    yield* setAll(["b"])
-    const after = yield* listAll({ namespace, prefix: "" })
-    const keysOf = (portions: typeof after.portions) =>
-      Effect.map(Stream.runCollect(portions), all => [...all].flat().map(entry => entry.key))
-    expect(yield* keysOf(after.portions)).toEqual(["a", "b"])
-    expect(yield* keysOf(before.portions)).toEqual(["a"])
-    expect([before.lastSeq, after.lastSeq]).toEqual([1, 2])
-  })
 }
 
 /** What is shared by tenants, of a store that may read four whole lists at a time. */
