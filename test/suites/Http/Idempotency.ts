@@ -1,12 +1,15 @@
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import { keys } from "../../Harness.ts"
+import type { Answer } from "./Client.ts"
 import {
   at,
   batch,
+  bodyOf,
   type Check,
   call,
   changesOf,
+  type EntryBody,
   type Extras,
   end,
   expectError,
@@ -15,6 +18,7 @@ import {
   listAt,
   put,
   remove,
+  type Site,
   space
 } from "./Fixture.ts"
 
@@ -28,6 +32,15 @@ let names = 0
 
 /** A key that no other case uses. */
 const fresh = (): string => `key ${++names}`
+
+/** What expires soon, and how it was written. */
+interface Written {
+  readonly answers: ReadonlyArray<Answer>
+  readonly expiresAt: number
+  readonly inBatch: Effect.Effect<Answer, Error, Site>
+  readonly operations: ReadonlyArray<object>
+  readonly set: Effect.Effect<Answer, Error, Site>
+}
 
 const reused = "This Idempotency-Key was used for another request"
 
@@ -122,6 +135,35 @@ export const idempotency = (check: Check) => {
     // The credential is asked for before the key is looked up.
     expectError(yield* put(namespace, "k", 2, { ...conditional, key: keys.read }), 403, "Forbidden")
     expectError(yield* put(namespace, "k", 2, { ...conditional, key: null }), 401, "Unauthorized")
+  })
+
+  check("a time that has passed since does not change the answer", function* () {
+    const namespace = space()
+    /** Writes what expires so many milliseconds later. A machine that pauses for longer needs more of them. */
+    const written = (millis: number): Effect.Effect<Written, Error, Site> =>
+      Effect.gen(function* () {
+        const [one, other] = [fresh(), fresh()]
+        const expiresAt = bodyOf<EntryBody>(yield* put(namespace, "now", 1)).updatedAt + millis
+        const set = call("PUT", at(namespace, "k"), keyed(one, { json: { value: 1, expiresAt } }))
+        const operations = [
+          { op: "delete", namespace, key: "none" },
+          { op: "set", namespace, key: "b", value: 1, expiresAt }
+        ]
+        const inBatch = batch(operations, keyed(other))
+        const answers = [yield* set, yield* inBatch]
+        if (millis < 600_000 && answers.some(({ status }) => status === 400)) return yield* written(2 * millis)
+        return { answers, expiresAt, inBatch, operations, set }
+      })
+    const { answers, expiresAt, inBatch, operations, set } = yield* written(300)
+    expect(answers.map(({ status }) => status)).toEqual([200, 200])
+    // Until the service itself says that the time has passed.
+    const isOver = Effect.map(
+      call("PUT", at(namespace, "probe"), { json: { value: 1, expiresAt } }),
+      ({ status }) => status === 400
+    )
+    yield* Effect.repeat(isOver, { until: over => over })
+    expect([(yield* set).text, (yield* inBatch).text]).toEqual(answers.map(({ text }) => text))
+    expectError(yield* batch(operations, keyed(fresh())), 400, "operations[1].expiresAt must lie in the future")
   })
 
   check("a key has 1 to 256 printable characters of ASCII", function* () {
