@@ -11,7 +11,7 @@ if (reasonToSkip === undefined) {
   const layerAt = emptiedAt()
   storeSuite("Postgres", emptiedLayer())
   printedSuite("PostgreSQL", emptiedLayer())
-  modelSuite("Postgres", { layerAt, persists: true, runs: times(8) })
+  modelSuite("Postgres", { layerAt, persists: true, runs: times(4) })
   idempotencySuite("Postgres", { layerAt, persists: true, runs: times(4) })
 } else {
   describe.skip(`Postgres, ${reasonToSkip}`, () => {

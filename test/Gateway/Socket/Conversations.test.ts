@@ -176,7 +176,7 @@ for (const [name, backend] of backends) {
 
     folds("are the folds of all events, whatever there is in the place of a checkpoint", () =>
       Effect.gen(function* () {
-        const samples = [...sampled(anyEvents, times(12)), ...sampled(usualEvents, times(12))]
+        const samples = [...sampled(anyEvents, times(6)), ...sampled(usualEvents, times(6))]
         const cases = samples.flatMap(([events, at]) => states(at).map(state => ({ events, state })))
         const checkpoints = new Map<string, Checkpoint | undefined>()
         const { epochs, ids, ...gateway } = yield* over(

@@ -47,6 +47,13 @@ const raw = (port: number): Effect.Effect<NetSocket, never, Scope.Scope> =>
     socket => Effect.sync(() => socket.destroy())
   )
 
+/** Several MiB in few events, so that the buffers of the system are full. Returns the last turn. */
+const sayMuch = (client: Client, sessionId: string) =>
+  Effect.map(
+    Effect.replicateEffect(completeTurn(client, sessionId, "a long message ".repeat(25_000)), 10),
+    turns => turns.at(-1)!
+  )
+
 const isClosed = (client: Client) => Effect.map(client.closed, ({ code }) => code)
 
 /** Waits until the server's close frame has arrived. */
@@ -175,7 +182,7 @@ describe("Hostile clients", () => {
       const silent = yield* connect(url)
       yield* silent.get("subscribed", { type: "subscribe", sessionId })
       silent.socket.pause()
-      yield* completeTurn(client, sessionId, "/long 25000")
+      yield* sayMuch(client, sessionId)
       // By now, pings would be unanswered for longer than allowed.
       yield* pass("29 seconds", "1 second")
       expect(silent.isOpen()).toBe(true)
@@ -194,7 +201,7 @@ describe("Hostile clients", () => {
     const slow = yield* connect(url)
     yield* slow.get("subscribed", { type: "subscribe", sessionId })
     slow.socket.pause()
-    const turnId = yield* completeTurn(client, sessionId, "/long 25000")
+    const turnId = yield* sayMuch(client, sessionId)
     slow.socket.resume()
     yield* slow.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === turnId)
     expect(slow.isOpen()).toBe(true)
