@@ -12,12 +12,11 @@ import * as Restore from "../src/Storage/Backup/Restore.ts"
 import * as InProcess from "./CommandLine/InProcess.ts"
 import * as Disk from "./faults/Disk.ts"
 import { onlyLong } from "./Scale.ts"
-import { inStore, store } from "./Storage/Backup/Fixture.ts"
+import { store } from "./Storage/Backup/Fixture.ts"
 import { launch } from "./service/Command.ts"
 import * as Environment from "./service/Environment.ts"
 import { serve } from "./service/InProcess.ts"
 import * as Service from "./service/Service.ts"
-import * as Store from "./suites/Store/Fixture.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
 interface Change {
@@ -289,34 +288,6 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         yield* serve({ DATA_DIR: directory, KV_API_KEY: Service.key })
         assert.deepStrictEqual(copiesIn(directory), [])
         assert.deepStrictEqual(names(place), [])
-      })
-  )
-
-  onlyLong(it.scoped.skipIf(!Disk.isPossible))(
-    "whose restore is killed half-way is restored by the next start of the service",
-    () =>
-      Effect.gen(function* () {
-        const [directory, place] = [yield* store(1), yield* temporaryDirectory]
-        yield* succeed(["backup", join(place, "backup")], { DATA_DIR: directory })
-        yield* inStore(directory)(Store.put("n", "k0", "later"))
-        const disk = yield* Disk.make(directory)
-        // The old store is moved aside, and the new one is not there yet. (Every other step is killed within a
-        // process.)
-        yield* disk.set([{ call: "rename", outcome: "hang", file: "restore.ready/kv.db" }])
-        const restore = ["restore", join(place, "backup"), "--force"]
-        const running = yield* launch({ DATA_DIR: directory, ...disk.env }, restore)
-        yield* until(Effect.map(disk.injected, count => count > 0))
-        const early = yield* Effect.flip(Service.start({ directory }))
-        assert.match(String(early), /kv\.lock is locked: another process has this store open/)
-        yield* running.kill("SIGKILL")
-        yield* running.ended
-        assert.isFalse(existsSync(join(directory, "kv.db")))
-        const service = yield* Service.start({ directory })
-        assert.match(service.log(), /a restore that was not finished is finished/)
-        const entry = yield* Effect.flatMap(request(service.url, "/kv/n/k0"), answer =>
-          Effect.promise(() => answer.json())
-        )
-        assert.deepInclude(entry as object, { value: 0 })
       })
   )
 

@@ -20,7 +20,8 @@ import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Layer, Logger, Option, Redacted, Ref, Schema } from "effect"
+import { Context, Effect, Exit, Layer, Logger, Option, Redacted, Ref, Schema, Scope } from "effect"
+import { WebSocket } from "ws"
 import {
   Auth,
   Body,
@@ -35,6 +36,7 @@ import {
   kvEndpoints,
   PlatformMiddleware,
   routerConfig,
+  StockServer,
   Store
 } from "../src/exports/index.ts"
 import { memory } from "../src/exports/store.ts"
@@ -331,7 +333,24 @@ describe("on a router with other routes", () => {
       disableLogger: true,
       disableListenLog: true
     }
-  ).pipe(Layer.provide(memory), Layer.provideMerge(server))
+  ).pipe(Layer.provideMerge(StockServer.layer(Data)), Layer.provide(memory), Layer.provideMerge(server))
+
+  it.scopedLive("a follower is notified that the service ends, and the host's routes also have ids", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const context = yield* Layer.buildWithScope(Layer.provide(application, DrainingSignal.layer), scope)
+      yield* Effect.gen(function* () {
+        const hello = yield* ask("/hello", { headers: { "x-request-id": "mine" } })
+        expect(hello.headers.get("x-request-id")).toBe("mine")
+        const target = `${(yield* url).replace("http", "ws")}/data/api/v1/changes/ws`
+        const socket = new WebSocket(target, { headers: { authorization: "Bearer store-reader" } })
+        yield* Effect.async<void>(resume => void socket.on("open", () => resume(Effect.void)))
+        const closed = new Promise(resolve => socket.on("close", resolve))
+        yield* Scope.close(scope, Exit.void)
+        expect(yield* Effect.promise(() => closed)).toBe(1001)
+      }).pipe(Effect.provide(context))
+    }).pipe(Effect.provide(quiet))
+  )
 
   it.scopedLive("our groups are served together with the host's routes", () =>
     Effect.gen(function* () {
@@ -354,6 +373,6 @@ describe("on a router with other routes", () => {
       ] as const) {
         expect([target, yield* ask(target, init)]).toEqual([target, expect.objectContaining({ status, body })])
       }
-    }).pipe(Effect.provide(application))
+    }).pipe(Effect.provide(Layer.provide(application, DrainingSignal.layer)))
   )
 })

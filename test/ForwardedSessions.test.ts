@@ -100,10 +100,12 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
-  it.scoped("give any subscriber the events of a session as they come, and those that it missed", () =>
+  it.scoped("give any subscriber the events of a session as they come, and those that it missed, and show it", () =>
     Effect.gen(function* () {
       const { serveWith, startWith } = yield* linked
-      const [one, other] = yield* Effect.all([startWith(longLease), serveWith(longLease)], { concurrency: 2 })
+      // Gauges that are read from the database are updated with the lease.
+      const env = { METRICS_PROMETHEUS: "true", SESSION_LEASE: "15 seconds" }
+      const [one, other] = yield* Effect.all([startWith(env), serveWith(env)], { concurrency: 2 })
       const [mine, theirs] = [yield* one.client, yield* other.client]
       const sessionId = yield* createSession(mine, { secrets: { TOKEN: "hidden" as never } })
       yield* mine.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
@@ -135,60 +137,11 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
         next.events().map(({ seq }) => seq),
         next.events().map((_, index) => last + 1 + index)
       )
+      yield* assertShown(one.url, other.url)
       yield* mine.get("session_deleted", { type: "delete_session", sessionId })
       for (const client of [mine, theirs, next]) {
         yield* client.until(frame => frame.type === "error" && frame.sessionId === sessionId)
       }
-    })
-  )
-
-  it.scoped("show what they do", () =>
-    Effect.gen(function* () {
-      const { serveWith, startWith } = yield* linked
-      const env = { METRICS_PROMETHEUS: "true", SESSION_LEASE: "5 seconds" }
-      const [one, other] = yield* Effect.all([startWith(env), serveWith(env)], { concurrency: 2 })
-      const { sessionId } = yield* Gateways.begin(yield* one.client)
-      yield* (yield* other.client).get("session", { type: "get_session", sessionId })
-      yield* assertShown(one.url, other.url)
-    })
-  )
-
-  onlyLong(it.scoped)("carry a message out once, also where its node is killed or stopped", () =>
-    Effect.gen(function* () {
-      const { startWith } = yield* linked
-      const start = startWith({ METRICS_PROMETHEUS: "true", SESSION_LEASE: "5 seconds" })
-      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
-      const [mine, theirs] = [yield* one.client, yield* other.client]
-      const { open, sessionId } = yield* Gateways.begin(mine)
-      // There is a connection by which the next requests are sent.
-      yield* theirs.get("session", { type: "get_session", sessionId })
-      yield* theirs.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
-      one.signal("SIGSTOP")
-      const answer = yield* sendUntilAccepted(theirs, sessionId, "after the stop", "m1")
-      assert.strictEqual(answer.type, "accepted")
-      one.signal("SIGCONT")
-      yield* mine.closed
-      // The node that was stopped sends requests to the one that has the session now.
-      const again = yield* one.client
-      yield* again.get("session", { type: "get_session", sessionId })
-      // Its subscription has outlived the change of the owner.
-      yield* theirs.untilEvent(sessionId, event => event.type === "turn_started" && event.content === "after the stop")
-      const events = theirs.events(sessionId)
-      Gateways.isDense(events)
-      assert.deepStrictEqual(Gateways.endsOf(events, open), ["turn_errored"])
-      assert.lengthOf(
-        events.filter(event => event.type === "turn_started" && event.content === "after the stop"),
-        1
-      )
-      yield* other.end("SIGKILL")
-      const last = yield* sendUntilAccepted(again, sessionId, "after the kill", "m2")
-      assert.strictEqual(last.type, "accepted")
-      const all = yield* Gateways.follow(again, sessionId)
-      assert.lengthOf(
-        all.filter(event => event.type === "turn_started" && event.content === "after the kill"),
-        1
-      )
-      yield* shows(one.url, "session_nodes 1")
     })
   )
 

@@ -33,8 +33,8 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways with one Postg
 
   it.scoped("show the conversation of a session of another one, and what follows", () =>
     Effect.gen(function* () {
-      const { start } = yield* Gateways.make()
-      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+      const { serve } = yield* Gateways.make()
+      const [one, other] = yield* Effect.all([serve, serve], { concurrency: 2 })
       const mine = yield* one.client
       const sessionId = yield* createSession(mine)
       yield* mine.get("subscribed", { type: "subscribe", sessionId })

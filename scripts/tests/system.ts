@@ -12,7 +12,7 @@ const files = process.argv.slice(2)
 
 /** The suites that depend most on Node. */
 const ofNode = [
-  ...["Storage/Sqlite", "Http", "Process", "service", "Durability", "Server", "Shutdown", "Cli"],
+  ...["Storage/Sqlite", "Http", "Process", "service", "Server", "Shutdown", "Cli"],
   ...["Kv/ChangeFeed", "Causeway", "Embed", "Standalone"]
 ].map(name => `test/${name}`)
 

@@ -203,16 +203,6 @@ describe("with the gateway, the client of sessions", () => {
       expect(await sessions.fileAtIteration(id, "a.md", iterations[0]!.iteration)).toMatchObject({ content: "one" })
       expect(await sessions.readFile(id, "../up").catch(error => error)).toMatchObject({ code: "bad_request" })
     }))
-
-  it("works over HTTP where a proxy refuses WebSockets, without files", () =>
-    withRealGateway(async ({ connect, proxy }) => {
-      proxy.refusesWebSockets = true
-      await expect(connect().connect()).rejects.toThrow()
-      const sessions = connect({ transport: "http" })
-      const { id } = await sessions.create("echo")
-      await converse(sessions, id, "hello")
-      expect(String(await sessions.listFiles(id).catch(error => error))).toContain("list_files needs a WebSocket")
-    }))
 })
 
 const disturbances = ["cut", "silence", "restart"] as const

@@ -24,23 +24,24 @@ describe("Conversation", () => {
     assert.isAbove(conversation.items.length, 10)
   })
 
-  it("shows messages, thoughts, tool calls and why a turn failed, in their order", () => {
-    const { items } = conversationOf([
+  it("shows messages, thoughts, tool calls and why a turn failed, in their order, and the usage of all", () => {
+    const { items, usage } = conversationOf([
       { type: "turn_started", ...turn, content: "hi", sub: "anna" },
       { type: "thinking_start", thinkingId: "1" },
-      { type: "thinking_delta", thinkingId: "1", text: "so " },
+      { type: "thinking_delta", thinkingId: "1", text: "so so" },
       { type: "tool_call_start", callId: "c", name: "read" },
       { type: "text_start", messageId: "1" },
-      { type: "thinking_delta", thinkingId: "1", text: "so" },
-      { type: "text_delta", messageId: "1", text: "a" },
-      { type: "tool_call_delta", callId: "c", text: '{"a":' },
-      { type: "text_delta", messageId: "1", text: "b" },
-      { type: "tool_call_delta", callId: "c", text: "1}" },
+      { type: "tool_call_delta", callId: "c", text: '{"a":1}' },
       { type: "thinking_end", thinkingId: "1" },
       { type: "text_end", messageId: "1", text: "abc" },
       { type: "tool_result", callId: "c", result: { ok: true } },
-      { type: "turn_errored", ...turn, code: "x", message: "y", retryable: false }
+      { type: "usage_update", inputTokens: 10, outputTokens: 1, costUsd: 0.5, model: "m" },
+      { type: "turn_errored", ...turn, code: "x", message: "y", retryable: false },
+      { type: "usage_update", inputTokens: 5, outputTokens: 2 },
+      { type: "usage_context", used: 2, limit: 4, percent: 50 }
     ])
+    const context = { used: 2, limit: 4, percent: 50 }
+    assert.deepStrictEqual(usage, { input: 15, output: 3, cost: 0.5, model: "m", context })
     assert.deepStrictEqual(items as ReadonlyArray<unknown>, [
       { seq: 1, at: 0, kind: "user", text: "hi", by: "anna" },
       { seq: 2, at: 1, kind: "thought", text: "so so", isDone: true },
@@ -54,7 +55,7 @@ describe("Conversation", () => {
         outcome: { isError: false, text: '{\n  "ok": true\n}' }
       },
       { seq: 5, at: 4, kind: "text", text: "abc", isDone: true },
-      { seq: 14, at: 0, kind: "notice", tone: "bad", title: "The turn failed", text: "y (x)" }
+      { seq: 12, at: 0, kind: "notice", tone: "bad", title: "The turn failed", text: "y (x)" }
     ])
   })
 
@@ -70,17 +71,6 @@ describe("Conversation", () => {
     assert.isUndefined(questionAfter(asked, { ...asked, requestId: "r" }))
     assert.strictEqual(questionAfter(asked, wanted, { type: "approval_resolved", requestId: "p", approved: true }), "q")
     assert.isUndefined(questionAfter(asked, { type: "question_resolved", requestId: "q", answer: "a" }))
-  })
-
-  it("adds up usage, and shows the context as it is now", () => {
-    const { usage } = conversationOf([
-      { type: "usage_update", inputTokens: 10, outputTokens: 1, costUsd: 0.5, model: "m" },
-      { type: "usage_update", inputTokens: 5, outputTokens: 2 },
-      { type: "usage_context", used: 1, limit: 4, percent: 25 },
-      { type: "usage_context", used: 2, limit: 4, percent: 50 }
-    ])
-    const context = { used: 2, limit: 4, percent: 50 }
-    assert.deepStrictEqual(usage, { input: 15, output: 3, cost: 0.5, model: "m", context })
   })
 
   it("continues a conversation that was folded elsewhere", () => {

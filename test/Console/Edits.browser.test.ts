@@ -1,22 +1,7 @@
 /** The console with edits, imports and messages: what it asks before they are lost, and what it restores. */
 import type { Page } from "playwright-core"
 import { assert, beforeAll, it } from "vitest"
-import { makeSessions } from "../../src/exports/client.ts"
 import { describeVisit, eventually } from "./Visit.ts"
-
-/** A script that holds the first message to an agent, until `refuseMessage` refuses it. */
-const firstMessageIsHeld = `{
-  const { send } = WebSocket.prototype
-  self.sentMessages = []
-  WebSocket.prototype.send = function (frame) {
-    const { clientMessageId, id, type } = JSON.parse(frame)
-    if (type === "send_message") sentMessages.push(clientMessageId)
-    if (type !== "send_message" || sentMessages.length > 1) return send.call(this, frame)
-    const error = { code: "internal", message: "Store unavailable", retryable: true, traceId: "" }
-    const data = JSON.stringify({ type: "error", id, error })
-    self.refuseMessage = () => this.dispatchEvent(new MessageEvent("message", { data }))
-  }
-}`
 
 describeVisit("The console with edits and imports", visit => {
   const { client, editor, hold, importLines, open, shows } = visit
@@ -193,36 +178,6 @@ describeVisit("The console with edits and imports", visit => {
     await take()
     await shows("1")
     await page.getByRole("button", { name: "Discard" }).click()
-  })
-
-  it("restores a refused message with the reason, also after another view, and sends it once", async () => {
-    const talks = makeSessions({ baseUrl: visit.base })
-    const { id } = await talks.create("echo")
-    talks.close()
-    const tab = await visit.newPage()
-    await tab.addInitScript(firstMessageIsHeld)
-    const sent = () => tab.evaluate<ReadonlyArray<string>>("sentMessages")
-    await visit.signIn("dev-key", `${visit.base}/console#/sessions/${id}`, tab)
-    const field = tab.getByLabel("Message")
-    const reason = tab.getByRole("alert").getByText("Store unavailable", { exact: true })
-    await field.fill("hello")
-    await field.press("Enter")
-    await eventually(async () => assert.strictEqual((await sent()).length, 1))
-    assert.strictEqual(await field.inputValue(), "")
-    await tab.getByRole("link", { name: "Feed" }).click()
-    await tab.getByLabel("Filter by namespace, key or actor").waitFor()
-    await tab.evaluate("refuseMessage()")
-    await tab.goBack()
-    await eventually(async () => assert.strictEqual(await field.inputValue(), "hello"))
-    await reason.waitFor()
-    await field.press("Enter")
-    await tab.getByRole("log").getByText("echo: hello").waitFor()
-    await reason.waitFor({ state: "detached" })
-    assert.strictEqual(await field.inputValue(), "")
-    const [first, second, ...more] = await sent()
-    assert.strictEqual(second, first)
-    assert.deepStrictEqual(more, [])
-    await tab.close()
   })
 
   it("asks before signing out, and stays signed in at the entry if the changes are kept", async () => {

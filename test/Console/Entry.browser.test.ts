@@ -109,32 +109,6 @@ describeVisit("The console with an open entry", visit => {
     await page.getByText("Select a key to see its entry.").waitFor()
   })
 
-  it("reports whether an edit was saved, once the service answers again", async () => {
-    await client().set("open", "outage", 1)
-    await open("store", "open", "outage")
-    await shows("1")
-    await editor().fill("2")
-    const lost = (route: Route) => route.abort()
-    const end = await handle("outage", { GET: lost, PUT: lost })
-    await save()
-    await page.getByText("It is not known whether the entry was saved: the service does not answer.").waitFor()
-    await end()
-    await page.getByText("Not saved: the service did not answer. Try again.").waitFor()
-    await shows("2")
-
-    const endAfterWrite = await handle("outage", {
-      PUT: async route => {
-        await route.fetch()
-        await route.abort()
-      }
-    })
-    await save()
-    await page.getByText("Saved as version 2").waitFor()
-    await endAfterWrite()
-    assert.strictEqual(await page.getByText(/did not answer|does not answer/).count(), 0)
-    await shows("2")
-  })
-
   it("adds changes to the history that is open", async () => {
     await client().set("open", "followed", 1)
     await open("store", "open", "followed")

@@ -74,23 +74,6 @@ describeVisit("The console with concurrent changes", visit => {
     await hasCount(page.getByRole("list", { name: "Versions" }).getByRole("button"), 1)
   })
 
-  it("shows changes before the last 500 of an entry", async () => {
-    const set = { op: "set" as const, namespace: "old", key: "k" }
-    await client().batch(Array.from({ length: 600 }, (_, index) => ({ ...set, value: index + 4 })))
-    await page.getByRole("tab", { name: "Value" }).click()
-    await page.getByRole("tab", { name: "History" }).click()
-    const versions = page.getByRole("list", { name: "Versions" }).getByRole("button")
-    await page.getByRole("region", { name: "Version 602 compared with Version 603" }).waitFor()
-    await page.getByRole("button", { name: "Older changes" }).click()
-    // The first change of a part is compared with the last change of the previous part.
-    await page.getByRole("region", { name: "Version 102 compared with Version 103" }).waitFor()
-    await hasCount(versions, 101)
-    await page.getByRole("button", { name: "Newest changes" }).click()
-    await page.getByRole("button", { name: /^version 104/ }).click()
-    await page.getByRole("region", { name: "Version 103 compared with Version 104" }).waitFor()
-    await hasCount(versions, 500)
-  })
-
   const save = () => page.getByRole("button", { name: "Save" }).click()
 
   /** Makes requests fail. */

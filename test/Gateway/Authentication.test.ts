@@ -197,16 +197,6 @@ describe("published keys", () => {
     }
   )
 
-  test.scoped("keys that rotate without an id are found", function* () {
-    const [old, young] = [yield* pair("ES256"), yield* pair("ES256")]
-    const server = keyServer([old.jwk])
-    const identify = yield* make(withKeys, server)
-    assert.strictEqual(yield* Effect.flatMap(sign(old), identify), "ok")
-    server.answers = () => Effect.succeed({ keys: [young.jwk] })
-    yield* TestClock.adjust("30 seconds")
-    assert.strictEqual(yield* Effect.flatMap(sign(young), identify), "ok")
-  })
-
   test.scoped("invalid keys do not affect others, and the number of keys is limited", function* () {
     const [known, late] = [yield* pair("ES256", "known"), yield* pair("ES256", "late")]
     const odd = [null, 5, { kty: "RSA" }, { kty: "EC", crv: "P-256", x: 7, kid: "known" }, { kty: "oct", k: "AA" }]
@@ -237,23 +227,7 @@ const text = "a secret of thirty-two bytes or more"
 const withSecret = { secret: Option.some(Redacted.make(text)) }
 const secretKey = { alg: "HS256", privateKey: new TextEncoder().encode(text) }
 
-const badTenants = [
-  "",
-  ".",
-  "..",
-  "a/b",
-  "../a",
-  "a\\b",
-  "a b",
-  "ä",
-  "a\0",
-  "a:b",
-  "%2e",
-  "x".repeat(129),
-  5,
-  null,
-  ["a"]
-]
+const badTenants = ["", ".", "..", "a/b", "a\\b", "a b", "ä", "a\0", "a:b", "x".repeat(129), 5, null, ["a"]]
 
 describe("claims", () => {
   test.scoped("audience and issuer are checked if they are configured", function* () {

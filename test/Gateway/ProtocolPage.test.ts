@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs"
-import { describe, expect, it } from "vitest"
+import { assert, describe, expect, it } from "vitest"
 import { render } from "../../scripts/docs/protocol.ts"
 import * as EventMapping from "../../src/Gateway/EventMapping.ts"
+import { isOfGateway, ofGateway } from "../../src/Gateway/Protocol/Namespaces.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
 
 const page = readFileSync(new URL("../../docs/reference/protocol.md", import.meta.url), "utf8")
@@ -42,4 +43,19 @@ describe("docs/reference/protocol.md", () => {
     expect(() => render("# Nothing")).toThrow("The page has no place for: requests")
     expect(() => render(page.replace("generated: limits", "generated: bounds"))).toThrow('There is no part "bounds"')
   })
+})
+
+it("namespaces are the gateway's if they are those of its records, and no others", () => {
+  assert.isTrue(isOfGateway(ofGateway("acme", "sessions")))
+  assert.isTrue(isOfGateway(ofGateway("acme", "threads")))
+  for (const other of [
+    "tenant:acme",
+    "tenant:acme/threads/x",
+    "x/tenant:acme/threads",
+    "tenant/threads",
+    "threads",
+    ""
+  ]) {
+    assert.isFalse(isOfGateway(other), other)
+  }
 })

@@ -63,7 +63,7 @@ describe("A database of events", () => {
       const events = yield* Scope.extend(Sqlite.make({ directory, writer }), scope)
       // The thread is only started by these, and several groups of them wait for it.
       const opened = yield* Effect.forEach(
-        Array.from({ length: 3000 }, (_, index) => `t/${index}`),
+        Array.from({ length: 1500 }, (_, index) => `t/${index}`),
         session => Effect.fork(Effect.exit(events.open(session, "e")))
       )
       yield* Effect.yieldNow()

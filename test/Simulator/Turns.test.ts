@@ -121,19 +121,6 @@ describe("a command", () => {
     ])
   })
 
-  live("/fail fails the turn, with a message", function* ({ client }) {
-    expect((yield* client.turn("/fail out of tea", "t1")).at(-1)).toMatchObject({
-      type: "turn.failed",
-      message: "out of tea"
-    })
-  })
-
-  live("/long answers with as many deltas", function* ({ client }) {
-    const events = yield* client.turn("/long 3000", "t1")
-    expect(textOf(events)).toBe(Array.from({ length: 3000 }, (_, i) => `${i + 1} `).join(""))
-    expect(types(yield* client.turn("/long many", "t2"))).not.toContain("message.delta")
-  })
-
   live("/unknown and /malformed send what no client expects", function* ({ client }) {
     expect(types(yield* client.turn("/unknown", "t1"))).toEqual([
       ...["turn.started", "poem.recited", "poem.recited", "poem.recited", "silence.kept", "usage", "turn.completed"]

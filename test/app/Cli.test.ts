@@ -1,9 +1,10 @@
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe } from "@effect/vitest"
-import { Cause, Console, Effect, Exit } from "effect"
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, ConfigProvider, Console, Effect, Exit } from "effect"
 import * as Cli from "../../src/app/Cli.ts"
 import { developmentKeys } from "../../src/app/Configuration.ts"
+import * as Banner from "../../src/app/Server.ts"
 import * as Setting from "../../src/base/Setting.ts"
 import { version } from "../../src/base/Version.ts"
 import { CommandFailed } from "../../src/CommandLine/CommandFailed.ts"
@@ -160,4 +161,18 @@ describe("Cli", () => {
     const production = yield* serve({ ...key, DEV_MODE: "true", NODE_ENV: "production" })
     assert.match(production.output(), /"WARN".*DEV_MODE is ignored/)
   })
+})
+
+describe("the command that the banner shows", () => {
+  it.effect.each<readonly [string | undefined, string]>([
+    [undefined, "npx causewayd"],
+    ["./causewayd-0.1.0.tgz", "npx --yes --package ./causewayd-0.1.0.tgz causeway"],
+    ["../it's here.tgz\n\neffect@3", "npx --yes --package '../it'\\''s here.tgz' --package effect@3 causeway"]
+  ])("where npx was given %j", ([given, expected]) =>
+    Effect.gen(function* () {
+      const env = new Map(given === undefined ? [] : [["npm_config_package", given]])
+      const program = yield* Effect.withConfigProvider(Banner.program, ConfigProvider.fromMap(env))
+      assert.strictEqual(program, expected)
+    })
+  )
 })

@@ -2,22 +2,10 @@
  * Virtual time for hosts: whatever waits goes by the test's clock, also over real sockets. Whatever is imported comes
  * from what the package exports.
  */
-import * as HttpClient from "@effect/platform/HttpClient"
-import { RequestError } from "@effect/platform/HttpClientError"
 import { describe, expect, it } from "@effect/vitest"
-import { Chunk, Duration, Effect, Fiber, Layer, Option, Queue, Redacted, Stream, TestClock } from "effect"
+import { Duration, Effect, Layer, Option, TestClock } from "effect"
 import { WebSocket } from "ws"
-import {
-  ChangeFeed,
-  ChangeLog,
-  DrainingSignal,
-  decodeChange,
-  Housekeeping,
-  Inference,
-  Json,
-  Store,
-  Tracer
-} from "../../src/exports/index.ts"
+import { ChangeLog, decodeChange, Housekeeping, Json, Store, Tracer } from "../../src/exports/index.ts"
 import { sqlite } from "../../src/exports/store.ts"
 import {
   AgentPlatformInMemory,
@@ -26,7 +14,6 @@ import {
   StoreInMemory,
   Time
 } from "../../src/exports/testing.ts"
-import { UpstreamClients } from "../../src/exports/upstream.ts"
 import * as Registry from "../../src/Gateway/Sessions/Registry.ts"
 import * as Settings from "../../src/Gateway/Sessions/Settings.ts"
 import { Sessions } from "../../src/Gateway/Sessions.ts"
@@ -63,10 +50,6 @@ const counted = Layer.effect(
   }))
 ).pipe(Layer.provideMerge(StoreInMemory.layer))
 
-const feed = ChangeFeed.layer.pipe(Layer.provide(Layer.merge(StoreInMemory.layer, DrainingSignal.layer)))
-
-const query = { after: 0, tenant: "", limit: 100 }
-
 describe("virtual time", () => {
   it.scoped("expires entries at their time, and wakes up for nothing else", () =>
     Effect.gen(function* () {
@@ -86,22 +69,6 @@ describe("virtual time", () => {
     }).pipe(Effect.provide(Layer.provideMerge(Housekeeping.layer(Option.none()), counted)))
   )
 
-  it.scoped("removes change records at the end of their retention, in memory", () =>
-    Effect.gen(function* () {
-      yield* set("a")
-      yield* TestClock.adjust("30 minutes")
-      yield* set("b")
-      yield* set("c")
-      yield* TestClock.adjust("45 minutes")
-      expect((yield* readAfter(1)).map(({ key }) => key)).toEqual(["b", "c"])
-      expect(yield* Effect.flip(readAfter(0))).toMatchObject({ _tag: "HistoryTrimmed", trimmedSeq: 1 })
-      yield* TestClock.adjust("45 minutes")
-      // The newest record stays.
-      expect((yield* readAfter(2)).map(({ key }) => key)).toEqual(["c"])
-      expect(yield* Effect.flip(readAfter(1))).toMatchObject({ _tag: "HistoryTrimmed", trimmedSeq: 2 })
-    }).pipe(Effect.provide(Layer.fresh(Layer.provideMerge(housekeeping, StoreInMemory.layer))))
-  )
-
   test.scoped("removes change records at the end of their retention, on disk", function* () {
     const directory = yield* temporaryDirectory
     yield* Effect.gen(function* () {
@@ -114,31 +81,6 @@ describe("virtual time", () => {
       expect((yield* readAfter(2)).map(({ op, key }) => [op, key])).toEqual([["delete", "b"]])
     }).pipe(Effect.provide(Layer.provideMerge(housekeeping, sqlite(directory))))
   })
-
-  it.scoped("ends a long poll", () =>
-    Effect.gen(function* () {
-      const changes = yield* ChangeFeed.ChangeFeed
-      const poll = yield* Effect.fork(changes.poll(query, Duration.seconds(30)))
-      yield* TestClock.adjust("29 seconds")
-      expect(yield* Fiber.poll(poll)).toEqual(Option.none())
-      yield* TestClock.adjust("1 second")
-      expect((yield* Fiber.join(poll)).count).toBe(0)
-    }).pipe(Effect.provide(feed))
-  )
-
-  it.scoped("sends the keep-alive of an event stream", () =>
-    Effect.gen(function* () {
-      const changes = yield* ChangeFeed.ChangeFeed
-      const blocks = yield* Queue.unbounded<string>()
-      const events = yield* changes.events(query)
-      yield* Effect.forkScoped(Stream.runForEach(events, bytes => Queue.offer(blocks, Buffer.from(bytes).toString())))
-      yield* Queue.take(blocks)
-      yield* TestClock.adjust("14 seconds")
-      expect(yield* Queue.size(blocks)).toBe(0)
-      yield* TestClock.adjust("1 second")
-      expect(Chunk.toArray(yield* Queue.takeAll(blocks))).toEqual([expect.stringMatching(/^: keep-alive\nid: 0/)])
-    }).pipe(Effect.provide(feed))
-  )
 
   for (const kind of ["stock", "edge"] as const) {
     test.scoped(`sends the heartbeat of a WebSocket over a socket, on ${kind}`, function* () {
@@ -162,39 +104,6 @@ describe("virtual time", () => {
       client.terminate()
     })
   }
-
-  test.scoped("opens and half-opens the breaker of an upstream", function* () {
-    let requests = 0
-    let isUnavailable = true
-    const http = HttpClient.make(request => {
-      requests++
-      return isUnavailable ? new RequestError({ request, reason: "Transport" }) : Effect.never
-    })
-    yield* Effect.gen(function* () {
-      const inference = yield* Inference.Inference
-      const failed = Effect.map(Effect.flip(inference.generate({ prompt: "x" })), ({ statusCode }) => statusCode)
-      while (requests < 5) yield* failed
-      const before = requests
-      expect(yield* failed).toBe(503)
-      expect(requests).toBe(before)
-      yield* TestClock.adjust("10 seconds")
-      isUnavailable = false
-      const probe = yield* Effect.fork(Effect.flip(inference.generate({ prompt: "x" })))
-      yield* TestClock.adjust("119 seconds")
-      expect(requests).toBe(before + 1)
-      expect(yield* Fiber.poll(probe)).toEqual(Option.none())
-      // The time limit of a generation.
-      yield* TestClock.adjust("1 second")
-      expect((yield* Fiber.join(probe)).statusCode).toBe(504)
-    }).pipe(
-      Effect.provide(
-        UpstreamClients.layer({
-          agentPlatform: { url: Option.none(), apiKey: Option.none() },
-          inference: { url: "http://inference.test", apiKey: Option.some(Redacted.make("key")) }
-        }).pipe(Layer.provide(Layer.succeed(HttpClient.HttpClient, http)))
-      )
-    )
-  })
 
   it.scoped("deactivates an idle session", () =>
     Effect.gen(function* () {

@@ -3,12 +3,13 @@
  * a follower of the change feed. The answers are recorded, to be checked against what the service has.
  */
 import { Effect, Fiber, Option, Scope, Stream } from "effect"
-import type { Operation } from "../../src/exports/client.ts"
 import type { Change } from "../../src/Kv/Api.ts"
 import * as Session from "../Gateway/survival/Client.ts"
 import { Witness } from "../Gateway/survival/Witness.ts"
+import { check } from "../history/Checker.ts"
+import type * as H from "../history/History.ts"
+import { Recorder } from "../history/Recorder.ts"
 import * as ClientOf from "../service/Client.ts"
-import { contradictions, History } from "../service/History.ts"
 import type { Running } from "../service/Service.ts"
 
 /** The steps of the script, in order; `expiry` waits for what the service writes by itself. */
@@ -30,7 +31,8 @@ export type Moment = (typeof moments)[number]
 
 /** What clients of all processes over one directory sent and were answered. */
 export class Notes {
-  readonly history = new History()
+  /** Writes, and what is read between them. Its times and those of the service are of one clock. */
+  readonly recorder = new Recorder("faults", 1000)
   readonly witness = new Witness()
   readonly followed: Array<typeof Change.Type> = []
   /** Violations that no fault excuses, in sentences. */
@@ -45,6 +47,7 @@ export class Notes {
 }
 
 const namespace = "tenant:a/x"
+const expiring = "expiring"
 
 /** Statuses that a failing disk excuses. */
 const isExcused = (status: number): boolean => status === 503
@@ -83,20 +86,33 @@ const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resol
 export const connect = (service: Running, bearer: string, notes: Notes) =>
   Effect.gen(function* () {
     const client = yield* ClientOf.make(service.url)
-    const { history, witness } = notes
+    const { recorder, witness } = notes
 
-    const write = (operations: readonly [Operation, ...Array<Operation>]) =>
+    /** Sends an operation that is recorded. */
+    const recorded = <R extends H.Result, E>(action: H.Action, sent: Effect.Effect<R, E>) =>
+      Effect.suspend(() => {
+        const id = recorder.invoke("client", "node", action)
+        return sent.pipe(
+          Effect.tap(result => Effect.sync(() => recorder.ok(id, result))),
+          Effect.tapErrorCause(() => Effect.sync(() => recorder.unknown(id, "it failed")))
+        )
+      })
+
+    const write = (operations: readonly [H.Operation, ...Array<H.Operation>]) =>
       Effect.suspend(() => {
         const actor = notes.nextActor()
-        history.send(actor, operations)
         const [only] = operations
+        const options = { actor, ...("ttlMs" in only ? { ttlMs: only.ttlMs } : {}) }
         const sent =
           operations.length > 1
-            ? client.batch(operations, { actor })
+            ? Effect.map(client.batch(operations, { actor }), results => ({ results }))
             : only.op === "set"
-              ? Effect.map(client.set(only.namespace, only.key, only.value, { actor }), ({ version }) => [{ version }])
-              : Effect.map(client.delete(only.namespace, only.key, { actor }), deleted => [{ deleted }])
-        return Effect.map(sent, results => history.acknowledge(actor, results))
+              ? Effect.map(client.set(only.namespace, only.key, only.value, options), ({ version }) => ({
+                  results: [{ version }]
+                }))
+              : Effect.map(client.delete(only.namespace, only.key, { actor }), deleted => ({ results: [{ deleted }] }))
+        const by = operations.length > 1 ? "batch" : only.op === "set" ? "put" : "delete"
+        return recorded({ type: "write", by, actor, operations }, sent)
       })
 
     const set = (key: string, value: unknown) => ({ op: "set", namespace, key, value }) as const
@@ -151,10 +167,12 @@ export const connect = (service: Running, bearer: string, notes: Notes) =>
 
     /** An entry that lives for a millisecond, in a namespace of its own, until its deletion has been followed. */
     const expiry = Effect.gen(function* () {
-      const actor = notes.nextActor()
-      const { version } = yield* client.set("expiring", "short-lived", actor, { actor, ttlMs: 1 })
+      const set = { op: "set", namespace: expiring, key: "short-lived", value: 1, ttlMs: 1 } as const
+      const { results } = yield* write([set])
+      const [result] = results
+      const version = result !== undefined && "version" in result ? result.version : 0
       yield* Effect.repeat(pause, {
-        until: () => notes.followed.some(change => change.namespace === "expiring" && change.version > version)
+        until: () => notes.followed.some(change => change.namespace === expiring && change.version > version)
       })
     })
 
@@ -195,14 +213,25 @@ export const connect = (service: Running, bearer: string, notes: Notes) =>
         Effect.map(Option.getOrThrow)
       )
 
+    let judged = 0
     const findings = Effect.gen(function* () {
       const log = yield* retrying("poll", client.poll(0))
       yield* Effect.raceFirst(
         Effect.repeat(pause, { until: () => notes.followed.length >= log.length }),
         Effect.zipRight(Fiber.join(follower), Effect.dieMessage("The follower ended"))
       )
-      const entries = yield* retrying("list", client.entries(namespace))
-      const ours = log.filter(change => change.namespace === namespace)
+      // The service itself writes the records of sessions.
+      const ours = log.filter(change => [namespace, expiring].includes(change.namespace))
+      const changes = ours.map((change, index) => ({ ...change, seq: index + 1 }))
+      const lastSeq = changes.length
+      const items = yield* retrying("list", client.entries(namespace))
+      const poll = { type: "poll", follower: `reader ${++judged}`, after: 0, limit: lastSeq + 1, wait: 0 } as const
+      yield* recorded(poll, Effect.succeed({ changes, lastSeq }))
+      const list = { type: "list", namespace, prefix: "" } as const
+      yield* recorded(list, Effect.succeed({ items, lastSeq, more: false }))
+      const last = recorder.events.at(-1)!
+      const end: H.End = { type: "end", time: last.time + 1, wall: last.wall }
+      const violations = check({ header: recorder.header, events: [...recorder.events, end] })
       const events = yield* retrying("replay", replay)
       return [
         ...notes.wrong,
@@ -216,11 +245,7 @@ export const connect = (service: Running, bearer: string, notes: Notes) =>
             ? []
             : [`seq ${change.seq} was followed as ${JSON.stringify(notes.followed[index])}`]
         ),
-        ...contradictions(
-          history,
-          ours.map((change, index) => ({ ...change, seq: index + 1 })),
-          entries
-        )
+        ...violations.map(({ message, rule }) => `${rule}: ${message}`)
       ]
     })
 
@@ -228,7 +253,7 @@ export const connect = (service: Running, bearer: string, notes: Notes) =>
       perform,
       recovered: retrying(
         "put",
-        Effect.suspend(() => write([set("recovered", notes.history.acknowledged)]))
+        Effect.suspend(() => write([set("recovered", recorder.ended)]))
       ),
       conversed: Effect.repeat(
         Effect.tap(retrying("turn", Scope.extend(turn, scope)), end =>

@@ -31,7 +31,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
       const random = Random.make(`${seed} kills`)
       const node = yield* ServiceNode.start("node", { directory: yield* temporaryDirectory })
       const kills = times(2)
-      const between = isLong ? 350 : 200
+      const between = isLong ? 350 : 120
       const history = yield* Workload.run(
         { seed, nodes: [node], key: Service.key, clients: 12, operations: (kills + 2) * between, clockError: 50 },
         ({ done, recorder }) =>
@@ -58,7 +58,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
       const backup = yield* temporaryDirectory
       const node = yield* ServiceNode.start("node", { directory })
       const rounds = times(1)
-      const between = isLong ? 200 : 100
+      const between = isLong ? 200 : 60
       const history = yield* Workload.run(
         {
           ...{ seed: `${seed} restored`, nodes: [node], key: Service.key, clients: 8, clockError: 50 },

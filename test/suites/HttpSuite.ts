@@ -63,7 +63,7 @@ export const ofStore: Parts = {
 }
 
 /** What each combination of a transport and a backend passes in `npm test`; it passes all in `npm run test:system`. */
-export const essential: Parts = { credentials, fields, entries, conditions, batches, polling }
+export const essential: Parts = { entries, conditions, batches, polling }
 
 const outages: ReadonlyArray<readonly [string, AnyStore, (check: Check) => void]> = [
   ["the store is unavailable", Outage.unavailable, Outage.duringOutage],

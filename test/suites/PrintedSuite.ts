@@ -6,7 +6,7 @@ import * as Change from "../../src/Kv/Change.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import * as Entry from "../../src/Kv/Entry.ts"
 import { Store } from "../../src/Kv/Store.ts"
-import { type Check, mebibyte, put, remove, set, start, trimAll, write } from "./Store/Fixture.ts"
+import { type Check, put, remove, set, start, trimAll, write } from "./Store/Fixture.ts"
 
 const names = [
   "a",
@@ -32,8 +32,8 @@ const expectSame = Effect.gen(function* () {
   const log = yield* ChangeLog
   const lastSeq = yield* log.lastSeq
   for (const tenant of ["", "t", '%s"\\', "nobody"]) {
-    for (const after of [0, 1, 7, Math.max(0, lastSeq - 1), lastSeq, lastSeq + 1]) {
-      for (const limit of [1, 3, 1000]) {
+    for (const after of [0, 7, Math.max(0, lastSeq - 1), lastSeq + 1]) {
+      for (const limit of [3, 1000]) {
         const page = yield* Effect.either(log.read({ after, limit, tenant }))
         if (page._tag === "Left") continue
         for (const change of page.right.changes) {
@@ -45,17 +45,13 @@ const expectSame = Effect.gen(function* () {
     }
   }
   for (const namespace of spaces) {
-    for (const prefix of ["", "a", "quote", "\ud834"]) {
-      for (const after of ["", "a", "tab", "z"]) {
-        for (const limit of [1, 2, 6, 1000]) {
-          for (const isDescending of [false, true]) {
-            const { entries } = yield* store.list({ namespace, prefix, after, limit, isDescending })
-            for (const entry of entries) {
-              const decoded = Entry.decode(entry)
-              expect([entry.json, entry.key]).toEqual([Entry.encode(decoded).json, decoded.key])
-              expect(yield* store.get(namespace, entry.key)).toEqual(Option.some(decoded))
-            }
-          }
+    for (const query of [{}, { prefix: "quote" }, { after: "tab", limit: 2 }, { limit: 2 }]) {
+      for (const isDescending of [false, true]) {
+        const { entries } = yield* store.list({ namespace, prefix: "", after: "", limit: 1000, isDescending, ...query })
+        for (const entry of entries) {
+          const decoded = Entry.decode(entry)
+          expect([entry.json, entry.key]).toEqual([Entry.encode(decoded).json, decoded.key])
+          if (query.limit === undefined) expect(yield* store.get(namespace, entry.key)).toEqual(Option.some(decoded))
         }
       }
     }
@@ -85,20 +81,6 @@ export const printedSuite = (name: string, layer: Layer.Layer<Store | ChangeLog,
       for (const namespace of spaces) for (const key of names) yield* put(namespace, key, 2)
       yield* trimAll("1 second")
       yield* expectSame
-    })
-
-    check("limits pages to several MiB, and reports them as complete", function* () {
-      for (let index = 0; index < 7; index++) yield* put("tenant:t/x", `k${index}`, "v".repeat(mebibyte - 2))
-      const store = yield* Store
-      const log = yield* ChangeLog
-      for (const tenant of ["", "t"]) {
-        const first = yield* log.read({ after: 0, limit: 100, tenant })
-        expect(first).toMatchObject({ changes: { length: 4 }, lastSeq: 4, isComplete: true })
-        const second = yield* log.read({ after: 4, limit: 100, tenant })
-        expect(second).toMatchObject({ changes: { length: 3 }, lastSeq: 7, isComplete: false })
-      }
-      const page = yield* store.list({ namespace: "tenant:t/x", prefix: "", after: "", limit: 100 })
-      expect(page).toMatchObject({ entries: { length: 4 }, more: true })
     })
 
     check("is of one history until records are removed", function* () {

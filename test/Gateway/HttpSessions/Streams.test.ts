@@ -1,6 +1,7 @@
 /** Pages, polls and streams of events: their headers, and how they end. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
+import type { Event } from "../../../src/Gateway/Protocol.ts"
 import { pass } from "../../../src/Simulator/Testing/Time.ts"
 import { given } from "../../Given.ts"
 import { live, makeStarted, timed } from "../Socket/Fixture.ts"
@@ -145,8 +146,16 @@ describe("Streams", () => {
       const stream = yield* open(`${base}/${id}/events?offset=-1&live=sse`)
       yield* stream.until(isLive)
       stream.pause()
-      yield* post(`${base}/${id}/messages`, { content: "/long 30000" })
-      const events = yield* eventsUntil(base, id, ({ type }) => type === "turn_completed")
+      const ends = new Set<string>()
+      let events: ReadonlyArray<Event> = []
+      // Several MiB, so that the buffers of the system are full.
+      for (const turn of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
+        yield* post(`${base}/${id}/messages`, { content: "a long message ".repeat(25_000) })
+        events = yield* eventsUntil(base, id, event => {
+          if (event.type === "turn_completed") ends.add(event.turnId)
+          return ends.size === turn
+        })
+      }
       yield* pass("34 seconds", "1 second")
       stream.resume()
       expect(yield* stream.isWhole).toBe(true)

@@ -1,6 +1,7 @@
 /** How sessions come into memory. */
+
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Exit, Fiber, Scope } from "effect"
+import { Array as Arr, Effect, Exit, Fiber, Scope, TestClock } from "effect"
 import { FairPool } from "../../../src/Gateway/FairPool.ts"
 import * as Memory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
@@ -11,7 +12,9 @@ import type { Shared } from "../../../src/Gateway/Sessions/Session/SessionCore.t
 import type { SessionRecord, SessionRecords } from "../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import { SessionCache } from "../../../src/Gateway/Sessions/SessionCache.ts"
 import { defaults } from "../../../src/Gateway/Sessions/Settings.ts"
+import type { Caller } from "../../../src/Gateway/Sessions.ts"
 import { breathe } from "../../../src/Simulator/Testing/Time.ts"
+import { alice, bare, mallory, timedBare } from "../Fixture.ts"
 
 const idOf = (number: number): string => `${number}`.padStart(36, "0")
 
@@ -125,5 +128,57 @@ describe("Sessions in memory", () => {
       yield* loaded.get("t", idOf(4))
       expect([...loaded.all()].map(({ record }) => record.id)).toEqual([idOf(3), idOf(4)])
     }).pipe(Effect.provide(Memory.layer()))
+  )
+})
+
+describe("Lists of sessions", () => {
+  bare("of one tenant do not delay another tenant's", function* ({ sessions }) {
+    yield* sessions.create(alice, { agentType: "echo" })
+    yield* sessions.create(mallory, { agentType: "echo" })
+    const asked = 200
+    let begun = 0
+    let answered = 0
+    const one = Effect.gen(function* () {
+      begun++
+      yield* sessions.list(mallory)
+      answered++
+    })
+    const storm = yield* Effect.fork(
+      Effect.forEach(Arr.range(1, asked), () => one, { concurrency: "unbounded", discard: true })
+    )
+    while (begun < asked) yield* Effect.yieldNow()
+    expect((yield* sessions.list(alice)).sessions).toHaveLength(1)
+    expect(answered).toBeLessThan(20)
+    yield* Fiber.join(storm)
+    expect(answered).toBe(asked)
+  })
+})
+
+describe("Sessions in memory, of several tenants", () => {
+  timedBare(
+    "are not stopped for another tenant's session while another node has subscribers to them",
+    { settings: { inMemory: 3 } },
+    function* ({ sessions }) {
+      const begin = (caller: Caller) =>
+        Effect.gen(function* () {
+          const { id } = yield* sessions.create(caller, { agentType: "echo" })
+          return (yield* sessions.start(caller, id)).id
+        })
+      const activeOf = (caller: Caller) =>
+        Effect.map(sessions.list(caller), page =>
+          page.sessions.filter(({ state }) => state === "active").map(({ id }) => id)
+        )
+      const followed = yield* begin(mallory)
+      const subscribed = { ...mallory, hasSubscribers: true }
+      yield* sessions.get(subscribed, followed)
+      yield* begin(mallory)
+      const last = yield* begin(mallory)
+      yield* begin(alice)
+      expect(new Set(yield* activeOf(mallory))).toEqual(new Set([last, followed]))
+      // The other node has said nothing for some time.
+      yield* TestClock.adjust("10 minutes")
+      yield* begin({ tenant: "third", actor: "bob" })
+      expect(yield* activeOf(mallory)).toEqual([last])
+    }
   )
 })

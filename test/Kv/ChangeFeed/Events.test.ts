@@ -64,21 +64,6 @@ describe("ChangeFeed.events", () => {
     expect(yield* Queue.take(blocks)).toMatch(/^id: 3@/)
   })
 
-  check("notices at the next read that the log was replaced by a shorter one while it could not be read", function* () {
-    const probe = yield* Probe
-    yield* put("a", 1, 2, 3)
-    const blocks = yield* follow(3)
-    probe.isUnavailable = true
-    const { reads } = probe
-    yield* put("a", 4)
-    yield* until(() => probe.reads > reads + 1)
-    yield* probe.restore
-    yield* put("a", 1)
-    probe.isUnavailable = false
-    yield* TestClock.adjust("2 seconds")
-    expect(yield* Queue.take(blocks)).toContain(`event: reset\nid: 1@${yield* epochNow}`)
-  })
-
   for (const end of [1, 5]) {
     check(`notifies a reader that the log was replaced by one that ends at ${end}`, function* () {
       const probe = yield* Probe
@@ -109,18 +94,6 @@ describe("ChangeFeed.events", () => {
     expect(yield* Effect.flip(follow(0, "", 100, "other"))).toMatchObject({ _tag: "LogReplaced", epoch })
     expect(yield* Effect.flip(follow(0, "", 100, epoch))).toMatchObject({ _tag: "HistoryTrimmed" })
     yield* follow(3, "", 100, epoch)
-  })
-
-  check("survives an outage of the store", function* () {
-    const probe = yield* Probe
-    const blocks = yield* follow(0)
-    probe.isUnavailable = true
-    yield* put("a", 1)
-    yield* TestClock.adjust("40 seconds")
-    expect(yield* Queue.takeAll(blocks)).toHaveLength(2)
-    probe.isUnavailable = false
-    yield* TestClock.adjust("2 seconds")
-    expect(yield* Queue.take(blocks)).toMatch(/^id: 1@/)
   })
 
   check("refuses a reader with a trimmed history, and ends when it is trimmed later", function* () {

@@ -13,21 +13,6 @@ describe("ChangeFeed.webSocket, failures of the log", () => {
     expect(yield* client.message(1)).toMatchObject({ changes: [{ seq: 3 }], lastSeq: 3 })
   })
 
-  check("notices a reset of the log", function* () {
-    const probe = yield* Probe
-    const served = yield* serve
-    yield* put("a", 1, 2, 3)
-    const client = yield* connect(served, "after=3")
-    yield* probe.restore
-    yield* put("a", 1)
-    yield* TestClock.adjust("15 seconds")
-    yield* until(() => client.messages.some(message => message.type === "changes"))
-    expect(client.messages.find(message => message.type === "changes")).toMatchObject({ changes: [], lastSeq: 1 })
-    yield* put("a", 2)
-    yield* until(() => client.changes.length > 0)
-    expect(client.changes).toEqual([2])
-  })
-
   check("notices at the next read that the log was replaced by a shorter one while it could not be read", function* () {
     const probe = yield* Probe
     const served = yield* serve

@@ -1,15 +1,25 @@
 import { mkdirSync } from "node:fs"
 import { join } from "node:path"
+import * as HttpApi from "@effect/platform/HttpApi"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber, FastCheck as fc, Layer, Option, Redacted, Schema, TestClock } from "effect"
 import { version } from "../../../src/base/Version.ts"
-import { type Dependency, overall, Report, Status } from "../../../src/Operations/Health/Api.ts"
+import { endpointsOf } from "../../../src/Http/Router.ts"
+import {
+  type Dependency,
+  HealthGroup,
+  HealthRoutes,
+  overall,
+  Report,
+  Status
+} from "../../../src/Operations/Health/Api.ts"
 import { endpoints } from "../../../src/Operations/Health/Endpoints.ts"
 import * as Health from "../../../src/Operations/Health/Report.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { defaultUrl } from "../../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../../src/Upstream/UpstreamClients.ts"
+import { read } from "../../Docs/Page.ts"
 import { localServer } from "../../LocalServer.ts"
 import { serve } from "../../service/InProcess.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
@@ -261,5 +271,27 @@ describe("GET /health", () => {
     )
     mkdirSync(join(directory, ".kv.db-litestream", "ltx"), { recursive: true })
     assert.deepStrictEqual(yield* ask({ DATA_DIR: directory }), { code: 200, status: "ok", replication: "ok" })
+  })
+})
+
+const pathsOf = (group: typeof HealthGroup): Readonly<Record<string, string>> =>
+  Object.fromEntries(
+    endpointsOf(HttpApi.make("probes").add(group)).map(({ endpoint }) => [endpoint.name, endpoint.path])
+  )
+
+describe("the probes", () => {
+  it("have the names of their paths in an application", () => {
+    for (const [name, path] of Object.entries(pathsOf(HealthRoutes))) expect(path).toBe(`/${name}`)
+  })
+
+  it("have the paths of the contract in the service", () => {
+    expect(pathsOf(HealthGroup)).toEqual({ health: "/health", alive: "/api/v1/health", ready: "/api/v1/ready" })
+  })
+
+  it("are the rows of the table of docs/operate/operations.md", () => {
+    const [service, application] = [pathsOf(HealthGroup), pathsOf(HealthRoutes)]
+    const page = read("docs/operate/operations.md")
+    for (const name of Object.keys(service))
+      expect(page).toContain(`| \`${service[name]}\` | \`${application[name]}\` |`)
   })
 })

@@ -5,7 +5,7 @@ import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { type Migration, Migrations, migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import type * as Postgres from "../../../src/Storage/Postgres.ts"
-import { execute, newDatabase, optionsOf, sql } from "../../postgres/Databases.ts"
+import { execute, newStore, optionsOf, sql } from "../../postgres/Databases.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { set } from "../../suites/Store/Fixture.ts"
@@ -25,7 +25,7 @@ export const someoneWaits = (url: string) =>
 
 /** A node whose connections lead through a proxy. */
 export const behindProxy = Effect.gen(function* () {
-  const url = yield* newDatabase
+  const url = yield* newStore
   const proxy = yield* Proxy.make(url)
   return { url, proxy, started: yield* node(proxy.url) }
 })

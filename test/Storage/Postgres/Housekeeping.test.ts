@@ -3,7 +3,7 @@ import { expect } from "@effect/vitest"
 import { Clock, Effect, Layer, Option, TestClock, TestServices } from "effect"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import * as Housekeeping from "../../../src/Storage/Housekeeping.ts"
-import { newDatabase, withOwnClock } from "../../postgres/Databases.ts"
+import { newStore, withOwnClock } from "../../postgres/Databases.ts"
 import { live, onPostgres } from "../../postgres/Live.ts"
 import { set, start } from "../../suites/Store/Fixture.ts"
 import { test } from "../../Tests.ts"
@@ -26,7 +26,7 @@ onPostgres("Housekeeping of PostgreSQL", () => {
     "asks for nothing while nothing is due, and learns at once what another node has made due earlier",
     function* () {
       yield* TestClock.setTime(start)
-      const url = yield* newDatabase
+      const url = yield* newStore
       const [one, other] = [yield* node(url), yield* node(url)]
       yield* put(one, "late", start + 3_600_000)
       let asked = 0
@@ -57,7 +57,7 @@ onPostgres("Housekeeping of PostgreSQL", () => {
   )
 
   live("times that are due are those of the clock of the node, however far the database is ahead", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const setClock = yield* Effect.promise(() => withOwnClock(url))
     yield* Effect.promise(() => setClock(3_600_000))
     const one = yield* node(url)

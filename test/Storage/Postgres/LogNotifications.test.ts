@@ -9,7 +9,7 @@ import * as LogNotifications from "../../../src/Storage/Postgres/Kv/LogEnd.ts"
 import { LogEnd } from "../../../src/Storage/Postgres/Kv/LogEnd.ts"
 import { SessionNotifications } from "../../../src/Storage/Postgres/SessionEvents/SessionNotifications.ts"
 import type * as Postgres from "../../../src/Storage/Postgres.ts"
-import { createDatabase, newDatabase, optionsOf, server, sql } from "../../postgres/Databases.ts"
+import { createDatabase, newStore, optionsOf, server, sql } from "../../postgres/Databases.ts"
 import { live, onPostgres } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
@@ -103,13 +103,13 @@ describe("the time of the database", () => {
 
 onPostgres("Postgres, wake-ups", () => {
   live("a notification of another node wakes, without any question", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const [one, other] = [yield* listener(url), yield* listener(url)]
     yield* announceUntilHeard(one.notifications, other)
   })
 
   live("a log that ends earlier than before, as after a fail-over, is announced too", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const { notifications } = yield* listener(url)
     const client = yield* Effect.acquireRelease(
       Effect.promise(async () => {
@@ -130,7 +130,7 @@ onPostgres("Postgres, wake-ups", () => {
   })
 
   live("a listening connection that ends is replaced", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const proxy = yield* Proxy.make(url)
     const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
     yield* announceUntilHeard(one.notifications, other)
@@ -139,7 +139,7 @@ onPostgres("Postgres, wake-ups", () => {
   })
 
   onlyLong(live)("a listening connection into a black hole is detected by its probe and replaced", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const proxy = yield* Proxy.make(url)
     const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
     yield* announceUntilHeard(one.notifications, other)
@@ -151,7 +151,7 @@ onPostgres("Postgres, wake-ups", () => {
   })
 
   live("a follower wakes for a write on another node while its listening connection is in a black hole", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const proxy = yield* Proxy.make(url)
     const build = (options: Postgres.Options) => Layer.build(Opened.layer(options))
     const writer = Context.get(yield* build(optionsOf(url)), Store)

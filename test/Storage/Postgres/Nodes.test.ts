@@ -5,7 +5,7 @@ import * as Change from "../../../src/Kv/Change.ts"
 import type { Operation } from "../../../src/Kv/Write.ts"
 import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import { stock } from "../../Harness.ts"
-import { newDatabase, optionsOf, sql, withClient, withOwnClock } from "../../postgres/Databases.ts"
+import { newDatabase, newStore, optionsOf, sql, withClient, withOwnClock } from "../../postgres/Databases.ts"
 import { live, onPostgres, together } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Http from "../../suites/Http/Fixture.ts"
@@ -44,7 +44,7 @@ onPostgres("Postgres, several nodes", () => {
   live(
     "writers of three nodes make one chain of versions, and every follower sees each seq once and in order",
     function* () {
-      const url = yield* newDatabase
+      const url = yield* newStore
       const nodes = [yield* node(url), yield* node(url), yield* node(url)]
       const writes = 60
       const followers = yield* Effect.forEach(nodes, each => Effect.fork(follow(each, 3 * writes * 2)))
@@ -76,7 +76,7 @@ onPostgres("Postgres, several nodes", () => {
   )
 
   live("a counter that nodes increase by its version loses no increase", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const nodes = [yield* node(url), yield* node(url)]
     yield* commit(nodes[0]!, set(namespace, "counter", 0))
     const increase = (each: Fixture.Node): Effect.Effect<void, unknown> =>
@@ -98,7 +98,7 @@ onPostgres("Postgres, several nodes", () => {
   /** Lets another writer change things between what the function reads and its lock. */
   const overtaken = (between: string, ...operations: ReadonlyArray<Operation>) =>
     Effect.gen(function* () {
-      const url = yield* newDatabase
+      const url = yield* newStore
       const one = yield* node(url)
       yield* commit(one, set(namespace, "there", 1), set(namespace, "deleted", 1))
       yield* commit(one, del(namespace, "deleted"))
@@ -168,7 +168,7 @@ onPostgres("Postgres, several nodes", () => {
   live(
     "a write that is the victim of a deadlock, or of a serialization failure, is repeated a few times",
     function* () {
-      const url = yield* newDatabase
+      const url = yield* newStore
       const one = yield* node(url)
       // The number of a sequence is not taken back with the transaction.
       const failing = (code: string, times: number) =>
@@ -199,7 +199,7 @@ onPostgres("Postgres, several nodes", () => {
   )
 
   live("a write that the database refuses fails alone", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const one = yield* node(url)
     yield* sql(url, "ALTER TABLE causeway.entries ADD CONSTRAINT no_bad CHECK (value <> '\"bad\"')")
     const outcomes = yield* together(["good", "bad", "good", "good"], (value, index) =>
@@ -214,7 +214,7 @@ onPostgres("Postgres, several nodes", () => {
   })
 
   live("records that one node has trimmed are known to be removed on the others", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const [one, other] = [yield* node(url), yield* node(url)]
     for (let n = 0; n < 3; n++) yield* commit(one, set(namespace, "k", n))
     const before = yield* other.log.history
@@ -229,7 +229,7 @@ onPostgres("Postgres, several nodes", () => {
   })
 
   live("an entry lives for as long as its writer asked, however wrong the clock of the node is", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const setClock = yield* Effect.promise(() => withOwnClock(url))
     for (const ahead of [3_600_000, 7_200_000]) {
       yield* Effect.promise(() => setClock(ahead))

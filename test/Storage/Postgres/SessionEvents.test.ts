@@ -1,12 +1,15 @@
 /** The session event log over PostgreSQL: epochs of histories, appends, and failures of the database. */
+
 import { randomUUID } from "node:crypto"
 import { expect, it } from "@effect/vitest"
-import { Duration, Effect, Either, Option } from "effect"
+import { Context, Duration, Effect, Either, Option } from "effect"
 import pg from "pg"
-import type { Append } from "../../../src/Gateway/SessionEvents.ts"
+import { type Append, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import { keyOf } from "../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import * as SessionWriter from "../../../src/Storage/Postgres/SessionEvents/SessionWriter.ts"
-import { createDatabase, newDatabase, server, sql } from "../../postgres/Databases.ts"
+import { alice, history, listen, make, statesOf } from "../../Gateway/Fixture.ts"
+import { createDatabase, newStore, nodeLayer, optionsOf, server, sql } from "../../postgres/Databases.ts"
 import { live, onPostgres, quiet, together } from "../../postgres/Live.ts"
 import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
@@ -14,7 +17,7 @@ import { append, brief, node, textsOf } from "./SessionEvents/Fixture.ts"
 
 onPostgres("The session event log in PostgreSQL", () => {
   live("a history that is opened after a fail-over has another epoch, once, and all that is left of it", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
     yield* one.open("t/s", "e1")
     yield* append(one, "t/s", 0, ["1", "2"], { recoveryState: "open" })
@@ -40,7 +43,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("a history without an epoch of the database keeps its own when it is first opened", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const { events } = yield* node(url)
     yield* events.open("t/s", "e1")
     yield* sql(url, "UPDATE causeway.histories SET database_epoch = NULL")
@@ -50,7 +53,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("an append of a delta updates no index of its history, and one that changes the activity does", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     yield* node(url)
     const own = "00000000-0000-0000-0000-000000000001"
     yield* sql(url, `INSERT INTO causeway.histories (session, epoch, owner, token) VALUES ('t/s', 'e', '${own}', 1)`)
@@ -84,7 +87,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   // The time limit of a group is by the test's clock, which does not advance, as a machine may be slow.
   it.scoped("writes of many sessions share calls, none is in the change log, and one that is refused fails alone", () =>
     Effect.gen(function* () {
-      const url = yield* newDatabase
+      const url = yield* newStore
       const { events, log } = yield* node(url)
       const sessions = Array.from({ length: 100 }, (_, index) => `t/${index}`)
       yield* together(sessions, session => events.open(session, "e1"))
@@ -102,7 +105,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   )
 
   live("a checkpoint is stored by any node, and none is left of a session that is removed at the time", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
     yield* one.open("t/s", "e1")
     yield* append(one, "t/s", 0, ["1", "2"])
@@ -123,7 +126,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("an append whose answer is lost is found out about, and not repeated", function* () {
-    const proxy = yield* Proxy.make(yield* newDatabase)
+    const proxy = yield* Proxy.make(yield* newStore)
     const { events } = yield* node(proxy.url)
     yield* events.open("t/s", "e1")
     proxy.set("answers lost", "write_sessions")
@@ -148,7 +151,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("ids of receipts may have any characters", function* () {
-    const { events } = yield* node(yield* newDatabase)
+    const { events } = yield* node(yield* newStore)
     yield* events.open("t/s", "e1")
     const ids = ["\u0000", "\ud800", "\udc00", '"', "ä"]
     for (const [seq, id] of ids.entries()) {
@@ -157,5 +160,72 @@ onPostgres("The session event log in PostgreSQL", () => {
     for (const [seq, id] of ids.entries()) {
       expect(yield* events.receipt("t/s", id)).toEqual(Option.some({ id, digest: String(seq), turnId: null }))
     }
+  })
+})
+
+/** A gateway over a database of which the newest events of its sessions can be lost. */
+const gateway = Effect.gen(function* () {
+  const url = yield* newStore
+  const { start, stored } = yield* make({ stored: nodeLayer(optionsOf(url)) })
+  const lose = (kept: number) =>
+    Effect.all([
+      sql(url, `DELETE FROM causeway.events WHERE seq > ${kept}`),
+      sql(url, `UPDATE causeway.histories SET head = ${kept}`)
+    ])
+  /** As after a promotion of a standby that has only the first events. */
+  const failOver = (kept: number) => Effect.zipRight(lose(kept), sql(url, "SELECT causeway.renew_epoch()"))
+  return { start, url, lose, failOver, events: Context.get(stored, SessionEvents) }
+})
+
+onPostgres("A session whose newest events are lost", () => {
+  const turn = Effect.gen(function* () {
+    const context = yield* gateway
+    const { sessions } = yield* context.start
+    const { epoch, id } = yield* sessions.create(alice, { agentType: "echo" })
+    const listener = yield* listen(sessions, id)
+    yield* sessions.send(alice, id, "one")
+    yield* listener.until(({ type }) => type === "turn_completed")
+    return { ...context, sessions, id, epoch, listener }
+  })
+
+  for (const isNoticed of [true, false]) {
+    const name = isNoticed ? "" : ", also if the database has its former epoch"
+    it.scopedLive(`continues with what is left in another epoch when a client subscribes${name}`, () =>
+      continues(isNoticed)
+    )
+  }
+
+  const continues = (isNoticed: boolean) =>
+    Effect.gen(function* () {
+      const { epoch, failOver, id, listener, lose, sessions } = yield* turn
+      const before = listener.events.slice(0, 2)
+      yield* isNoticed ? failOver(2) : lose(2)
+      const { subscription } = yield* listen(sessions, id)
+      expect(subscription.epoch).not.toBe(epoch)
+      const left = yield* history(subscription)
+      expect(left.slice(0, 2)).toEqual(before)
+      expect(statesOf(left)).toEqual(["activating", "active", "inactive"])
+      yield* listener.untilLost
+    }).pipe(Effect.provide(quiet))
+
+  live("has another epoch when a node asks for it", function* () {
+    const { epoch, failOver, id, sessions } = yield* turn
+    yield* failOver(2)
+    // It answers from memory if the database does not answer in time.
+    yield* Effect.repeat(sessions.get(alice, id), { until: session => session.epoch !== epoch })
+  })
+
+  live("has another epoch if its whole history is lost, and its record is not", function* () {
+    const { events, start, url } = yield* gateway
+    const first = yield* start
+    const { epoch, id } = yield* first.sessions.create(alice, { agentType: "echo" })
+    const find = Effect.flatten(events.find(keyOf(alice.tenant, id)))
+    expect(yield* find).toMatchObject({ epoch, headSeq: 0 })
+    yield* first.stop
+    yield* sql(url, "DELETE FROM causeway.histories")
+    const { sessions } = yield* start
+    const { subscription } = yield* listen(sessions, id)
+    expect(subscription.epoch).not.toBe(epoch)
+    expect(yield* find).toMatchObject({ epoch: subscription.epoch })
   })
 })

@@ -62,6 +62,9 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
       }
       const isReady = owner.ask({ do: "ready" })
       expect(yield* isReady).toEqual({ ok: false })
+      // A write that changes nothing does not show that the disk can be written.
+      expect(yield* owner.ask({ do: "deleteAbsent" })).toEqual({ ok: [{ op: "delete", deleted: false }] })
+      expect(yield* isReady).toEqual({ ok: false })
       yield* disk.heal
       expect(yield* set("b")).toBe("ok")
       // One finding serves all callers of a second.
@@ -69,7 +72,7 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
       expect(yield* owner.ask({ do: "lastSeq" })).toEqual({ ok: 2 })
 
       for (const key of ["a", "b", "c"]) expect(yield* set(key)).toBe("ok")
-      for (const [round, fault] of (["flush", "full", "flush", "flush"] as const).entries()) {
+      for (const [round, fault] of (["flush", "full"] as const).entries()) {
         yield* disk.fail(fault)
         for (let attempt = 0; attempt < 3; attempt++) {
           expect(yield* set("a", `lost ${round}`)).toMatch(
@@ -92,20 +95,6 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
       yield* verify(directory, acknowledged)
     }
   )
-
-  test.scopedLive("writes that change nothing do not show that a full disk can be written", function* () {
-    const { disk, owner, set } = yield* setup
-    expect(yield* set("a")).toBe("ok")
-    yield* disk.fail("full")
-    expect(yield* set("a", "lost")).toMatch(/^StoreUnavailable: SQLITE_FULL/)
-    for (let attempt = 0; attempt < 3; attempt++) {
-      expect(yield* owner.ask({ do: "deleteAbsent" })).toEqual({ ok: [{ op: "delete", deleted: false }] })
-      expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: false })
-    }
-    yield* disk.heal
-    expect(yield* set("b")).toBe("ok")
-    expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: true })
-  })
 
   test.scopedLive("failed reads are reported, also in one turn with others, and succeed later", function* () {
     const { disk, owner, set } = yield* setup
@@ -143,7 +132,7 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
       const owner = yield* Owner.start(directory, { env: disk.env, writer })
       expect(yield* owner.ask({ do: "set", key: "a", value: "a" })).toEqual({ ok: 1 })
       for (const file of ["kv.lock", "kv.db", "kv.db-wal", "*"]) {
-        for (const outcome of ["EACCES", "ENOTDIR", "ELOOP", "EIO", "ESTALE"] as const) {
+        for (const outcome of ["EACCES", "EIO", "ESTALE"] as const) {
           yield* disk.set([{ call: "stat", outcome, file }])
           for (let attempt = 0; attempt < 2; attempt++) {
             const answer = yield* owner.ask({ do: "set", key: "a", value: "lost" })

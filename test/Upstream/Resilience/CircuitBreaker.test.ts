@@ -1,6 +1,10 @@
-import { describe, expect } from "@effect/vitest"
-import { Deferred, Effect, Exit, Fiber, Logger, Metric, TestClock } from "effect"
+import { describe, expect, it } from "@effect/vitest"
+import { Deferred, Effect, Exit, Fiber, FastCheck as fc, Logger, Metric, TestClock } from "effect"
+import * as CallWindow from "../../../src/Upstream/Resilience/CallWindow.ts"
 import * as Breaker from "../../../src/Upstream/Resilience/CircuitBreaker.ts"
+import * as KeyedBreakers from "../../../src/Upstream/Resilience/KeyedBreakers.ts"
+import * as Retries from "../../../src/Upstream/Resilience/Retries.ts"
+import { times } from "../../Scale.ts"
 import { test } from "../../Tests.ts"
 
 const verdict = (exit: Exit.Exit<unknown, unknown>) =>
@@ -81,3 +85,122 @@ const transitions = (upstream: string, from: string, to: string) =>
     ),
     ({ count }) => count
   )
+
+describe("breakers by key", () => {
+  const fail = (breakers: KeyedBreakers.KeyedBreakers, id: string) =>
+    Effect.either(breakers.of(id).protect(Effect.fail("broken"), () => "failure"))
+
+  test.effect("are remembered for keys that fail alone, and no more than so many", function* () {
+    const breakers = KeyedBreakers.make({ upstream: "keyed", label: "key", max: 3 })
+    for (const id of ["a", "b", "c", "d", "e"]) yield* Effect.replicateEffect(fail(breakers, id), 5)
+    expect(breakers.size()).toBe(3)
+    expect(yield* breakers.of("a").state).toBe("closed")
+    expect(yield* breakers.of("e").state).toBe("open")
+    yield* TestClock.adjust("10 seconds")
+    yield* breakers.of("e").protect(Effect.void, () => "success")
+    yield* breakers.of("f").protect(Effect.void, () => "success")
+    expect(breakers.size()).toBe(2)
+  })
+
+  /** Admits calls for a key that fail when the returned effect is run. */
+  const admitted = (breakers: KeyedBreakers.KeyedBreakers, key: string, count: number) =>
+    Effect.gen(function* () {
+      const latch = yield* Effect.makeLatch(false)
+      const call = breakers.of(key).protect(Effect.zipRight(latch.await, Effect.fail("late")), () => "failure")
+      const fibers = yield* Effect.forkAll(Array.from({ length: count }, () => Effect.either(call)))
+      yield* Effect.repeatN(Effect.yieldNow(), 10)
+      return Effect.zipRight(latch.open, Fiber.join(fibers))
+    })
+
+  test.effect("do not count late verdicts on calls from before they recovered", function* () {
+    const breakers = KeyedBreakers.make({ upstream: "keyed", label: "key" })
+    const failLate = yield* admitted(breakers, "a", 5)
+    yield* Effect.replicateEffect(fail(breakers, "a"), 5)
+    yield* TestClock.adjust("10 seconds")
+    yield* breakers.of("a").protect(Effect.void, () => "success")
+    yield* failLate
+    expect(yield* breakers.of("a").state).toBe("closed")
+    expect(breakers.size()).toBe(0)
+  })
+
+  test.effect("do not count late verdicts on calls from before they were dropped, but those since", function* () {
+    const breakers = KeyedBreakers.make({ upstream: "keyed", label: "key", max: 1 })
+    const failLate = yield* admitted(breakers, "a", 1)
+    yield* fail(breakers, "a")
+    yield* fail(breakers, "b")
+    const failSince = yield* admitted(breakers, "a", 1)
+    yield* Effect.replicateEffect(fail(breakers, "a"), 4)
+    yield* failLate
+    expect(yield* breakers.of("a").state).toBe("closed")
+    yield* failSince
+    expect(yield* breakers.of("a").state).toBe("open")
+  })
+
+  test.effect("count verdicts on concurrent calls of which one succeeds", function* () {
+    const breakers = KeyedBreakers.make({ upstream: "keyed", label: "key" })
+    const failLate = yield* admitted(breakers, "a", 5)
+    yield* fail(breakers, "a")
+    yield* breakers.of("a").protect(Effect.void, () => "success")
+    yield* failLate
+    expect(yield* breakers.of("a").state).toBe("open")
+  })
+})
+
+const settings = Retries.budgetDefaults
+const numRuns = times(300)
+
+const deposits = (budget: Retries.BudgetState, now: number, count: number): Retries.BudgetState => {
+  let after = budget
+  for (let i = 0; i < count; i++) after = Retries.deposit(after, now, settings)
+  return after
+}
+
+/** Takes all that there is. */
+const drain = (budget: Retries.BudgetState, now: number): readonly [number, Retries.BudgetState] => {
+  let [count, after] = [0, budget]
+  for (;;) {
+    const [granted, next] = Retries.withdraw(after, now, settings)
+    if (!granted) return [count, after]
+    after = next
+    count++
+  }
+}
+
+describe("a retry budget", () => {
+  it("allows three a second over its window where there are hardly any calls", () => {
+    expect(drain(CallWindow.empty, 0)[0]).toBe(30)
+  })
+
+  it("allows a fifth of the recent calls in addition", () => {
+    expect(drain(deposits(CallWindow.empty, 0, 1000), 0)[0]).toBe(230)
+  })
+
+  it("forgets calls and retries after ten seconds", () => {
+    const [, spent] = drain(deposits(CallWindow.empty, 0, 1000), 0)
+    expect(drain(spent, 9_999)[0]).toBe(0)
+    expect(drain(spent, 10_000)[0]).toBe(30)
+    expect(drain(deposits(spent, 10_000, 100), 10_000)[0]).toBe(50)
+  })
+
+  it("never allows more than a fifth of all calls and 30 for each ten seconds begun, and stays small", () => {
+    const step = fc.record({ wait: fc.integer({ min: 0, max: 4000 }), calls: fc.nat(200), tries: fc.nat(200) })
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 60 }), steps => {
+        let [budget, now, calls, retries] = [CallWindow.empty, 0, 0, 0]
+        for (const { wait, calls: more, tries } of steps) {
+          now += wait
+          budget = deposits(budget, now, more)
+          calls += more
+          for (let i = 0; i < tries; i++) {
+            const [granted, after] = Retries.withdraw(budget, now, settings)
+            budget = after
+            if (granted) retries++
+          }
+          expect(budget.length).toBeLessThanOrEqual(settings.window.slots)
+          expect(retries).toBeLessThanOrEqual(0.2 * calls + 30 * (1 + Math.ceil(now / 9000)))
+        }
+      }),
+      { numRuns }
+    )
+  })
+})

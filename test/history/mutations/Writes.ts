@@ -53,6 +53,8 @@ const ofLog: ReadonlyArray<Mutation> = [
     if (operation === undefined || others.length > 0) return undefined
     const position = subject.log.commits.find(({ write }) => write?.id === id)!.index
     const state = subject.log.stateAt(H.addressOf(operation), position)
+    // One that may have expired may be taken for absent.
+    if (state?.expires !== undefined) return undefined
     const ifVersion = state?.change.op === "set" ? subject.pick(state.change.version) : 1 + subject.pick(9)
     return withWrite(subject, id, () => ({ operations: [{ ...operation, ifVersion }] }))
   })

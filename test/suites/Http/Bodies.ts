@@ -22,29 +22,21 @@ export const bodies = (check: Check) => {
     const namespace = space()
     const cases: ReadonlyArray<readonly [string | Uint8Array, ...ReadonlyArray<string>]> = [
       ["", "empty"],
-      [" ", "JSON"],
       ["{", "JSON"],
-      ['{"value":', "JSON"],
       ['{"value":1}}', "JSON"],
       ['{"value":1}{"value":2}', "JSON"],
       ["value=1", "JSON"],
       ['{"value":"\n"}', "JSON"],
       [Buffer.from('{"value":"\xff"}', "latin1"), "UTF-8"],
-      [Buffer.from('{"value":"\xc3"}', "latin1"), "UTF-8"],
       [Buffer.from('{"value":1}', "utf16le"), "JSON"],
-      [new Uint8Array([0xed, 0xa0, 0x80]), "UTF-8"],
       ["[]", ""],
       ["null", ""],
-      ["5", ""],
-      ['"value"', ""],
       ["{}", "value"],
       ['{"values":1}', "value"],
       ['{"value":1,"actor":5}', "actor"],
-      ['{"value":1,"actor":null}', "actor"],
       ['{"value":1,"ttlMs":"5"}', "ttlMs"],
       ['{"value":1,"ttlMs":0}', "ttlMs", "0"],
       ['{"value":1,"ttlMs":1.5}', "ttlMs", "1.5"],
-      ['{"value":1,"ttlMs":null}', "ttlMs"],
       ['{"value":1,"expiresAt":-1}', "expiresAt", "-1"],
       ['{"value":1,"expiresAt":9e15}', "expiresAt"]
     ]
@@ -67,17 +59,13 @@ export const bodies = (check: Check) => {
     const cases: ReadonlyArray<readonly [unknown, ...ReadonlyArray<string>]> = [
       [{}, "operations"],
       [{ operations: null }, "operations"],
-      [{ operations: {} }, "operations"],
-      [{ operations: "set" }, "operations"],
       [{ operations: [5] }, "operations[0]"],
       [{ operations: [good, null] }, "operations[1]"],
       [{ operations: [good, { ...good, op: "put" }] }, "operations[1]", "op"],
-      [{ operations: [good, { ...good, op: undefined }] }, "operations[1]", "op"],
       [{ operations: [{ ...good, namespace: 5 }] }, "operations[0]", "namespace"],
       [{ operations: [{ ...good, key: undefined }] }, "operations[0]", "key"],
       [{ operations: [good, { ...good, value: undefined }] }, "operations[1]", "value"],
       [{ operations: [{ ...good, ifVersion: -1 }] }, "operations[0]", "ifVersion"],
-      [{ operations: [{ ...good, ifVersion: "1" }] }, "operations[0]", "ifVersion"],
       [{ operations: [{ ...good, ttlMs: 1, expiresAt: 8e15 }] }, "operations[0]", "ttlMs", "expiresAt"],
       [{ operations: [{ ...good, expiresAt: 1 }] }, "operations[0]", "expiresAt"],
       [{ operations: [good], actor: 5 }, "actor"],
@@ -106,18 +94,7 @@ export const bodies = (check: Check) => {
     const namespace = space()
     const set = { op: "set", namespace, key: "k", value: 1 }
     const gone = { op: "delete", namespace, key: "k" }
-    const names = [
-      "ttl",
-      "if_version",
-      "Value",
-      "ifversion",
-      "expiresat",
-      "version",
-      "updatedAt",
-      "",
-      "__proto__",
-      "toString"
-    ]
+    const names = ["ttl", "Value", "version", "", "__proto__", "toString"]
     const contents = ["1", '"x"', "null", "{}", "[[1]]"]
     // A name with an escape is decoded; one without is compared by its bytes.
     const spellings = (name: string) => [
@@ -161,24 +138,18 @@ export const bodies = (check: Check) => {
     const body = '{"value":1}'
     const taken = [
       undefined,
-      "application/json",
       "Application/JSON",
-      "application/json;charset=utf-8",
       'application/json; Charset="UTF-8"',
       "application/json; profile=x",
-      "application/vnd.api+json",
-      "application/merge-patch+json"
+      "application/vnd.api+json"
     ]
     const refused = [
       "text/plain",
-      "text/json",
       "application/x-www-form-urlencoded",
       "multipart/form-data; boundary=x",
-      "application/octet-stream",
       "application/jsonx",
       "application/json-seq",
       "application/json; charset=iso-8859-1",
-      "application/json; charset=utf-16",
       "*/*",
       "json"
     ]
@@ -203,7 +174,7 @@ export const bodies = (check: Check) => {
 
   check("a compressed body is refused, naming the encoding", function* () {
     const namespace = space()
-    for (const encoding of ["gzip", "GZIP", "br", "deflate", "identity, gzip", "zstd"]) {
+    for (const encoding of ["GZIP", "br", "identity, gzip"]) {
       const headers = { "content-encoding": encoding }
       const answer = yield* call("PUT", at(namespace, "k"), { body: '{"value":1}', headers })
       expectError(answer, 415, encoding)
@@ -287,19 +258,6 @@ export const bodies = (check: Check) => {
     expect((yield* connection.answer)!.status).toBe(100)
     yield* connection.send('{"value":1}')
     expect((yield* connection.answer)!.status).toBe(200)
-  })
-
-  check("requests that are sent without waiting are answered in their order", function* () {
-    const namespace = space()
-    const connection = yield* wire
-    const write = (value: number) => {
-      const body = `{"value":${value}}`
-      return head(`PUT ${at(namespace, "k")}`, json, `Content-Length: ${body.length}`) + body
-    }
-    yield* connection.send(write(1) + write(2) + head(`GET ${at(namespace, "none")}`) + write(3))
-    const answers: Array<unknown> = []
-    for (let count = 0; count < 4; count++) answers.push(JSON.parse((yield* connection.answer)!.text))
-    expect(answers).toMatchObject([{ value: 1 }, { value: 2 }, { error: "Not found" }, { value: 3 }])
   })
 
   check("a body on a GET or a DELETE is ignored", function* () {

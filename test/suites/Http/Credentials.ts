@@ -47,25 +47,13 @@ export const credentials = (check: Check) => {
     const namespace = space()
     const refused = [
       "",
-      "Bearer",
       "Bearer ",
-      "Bearer  ",
       keys.write,
-      `Basic ${keys.write}`,
       `Basic ${Buffer.from(`x:${keys.write}`).toString("base64")}`,
-      `Bearer${keys.write}`,
       `Bearer ${keys.write}x`,
-      `Bearer x${keys.write}`,
-      `Bearer ${keys.write.slice(0, -1)}`,
-      `Bearer ${keys.write.toUpperCase()}`,
-      `Bearer ${keys.write} ${keys.write}`,
-      `Bearer ${keys.write},`,
-      `Bearer "${keys.write}"`,
       `Bearer ${keys.write}, Bearer ${keys.write}`,
-      `Token ${keys.write}`,
       `Bearer ${"x".repeat(8000)}`,
-      "Bearer undefined",
-      "Bearer null"
+      "Bearer undefined"
     ]
     for (const authorization of refused) {
       for (const method of ["GET", "DELETE"]) {
@@ -73,14 +61,9 @@ export const credentials = (check: Check) => {
         expect([authorization, answer.status]).toEqual([authorization, 401])
       }
     }
-    for (const scheme of ["Bearer", "bearer", "BEARER", "bEaReR"]) {
-      for (const key of [keys.write, keys.read]) {
-        const headers = { authorization: `${scheme} ${key}` }
-        expect((yield* call("GET", at(namespace, "k"), { key: null, headers })).status).toBe(404)
-      }
+    for (const authorization of [`bEaReR ${keys.write}`, `Bearer   ${keys.read}  `]) {
+      expect((yield* call("GET", at(namespace, "k"), { key: null, headers: { authorization } })).status).toBe(404)
     }
-    const spaced = { authorization: `Bearer   ${keys.write}  ` }
-    expect((yield* call("GET", at(namespace, "k"), { key: null, headers: spaced })).status).toBe(404)
   })
 
   check("a credential is accepted in the header only", function* () {

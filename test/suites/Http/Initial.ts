@@ -151,13 +151,13 @@ export const initial = (check: Check) => {
         batch(Array.from({ length: 1000 }, (_, index) => ({ op: "set", namespace, key: `k${index}`, value })))
       yield* fill("x".repeat(500))
       yield* put(namespace, "last", 0)
-      const isDone = ({ changes }: Received) => changes.some(({ key, value }) => key === "last" && value === 30)
+      const isDone = ({ changes }: Received) => changes.some(({ key, value }) => key === "last" && value === 10)
       const readers = yield* Effect.fork(
         Effect.forEach(Array.from({ length: 4 }), () => follow(`namespace=${segment(namespace)}&initial=1`, isDone), {
           concurrency: "unbounded"
         })
       )
-      for (let round = 1; round <= 30; round++) {
+      for (let round = 1; round <= 10; round++) {
         yield* batch([
           { op: "set", namespace, key: `k${(round * 37) % 1000}`, value: round },
           { op: "delete", namespace, key: `k${(round * 91) % 1000}` },
@@ -167,7 +167,7 @@ export const initial = (check: Check) => {
       }
       const list = items(yield* call("GET", listAt(namespace)))
       // Those that began late have seen the last value among the entries.
-      const repeating = Effect.forever(Effect.delay(put(namespace, "last", 30), "50 millis"))
+      const repeating = Effect.forever(Effect.delay(put(namespace, "last", 10), "50 millis"))
       for (const { received } of yield* Effect.raceFirst(Fiber.join(readers), repeating)) {
         const entries = folded(received)
         expect(received.changes.map(({ seq }) => seq)).toEqual(

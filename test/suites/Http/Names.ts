@@ -22,50 +22,24 @@ import {
 const odd = [
   "a/b",
   "a/../b",
-  "a/./b",
-  "../up",
-  "/leading",
-  "trailing/",
   "//",
   "...",
-  ".hidden",
   "a:b",
-  "a%b",
-  "100%",
   "%2F",
   "%252F",
   "%zz",
   "a?b=c",
   "a#b",
-  "a b",
-  " ",
   " padded ",
   "a+b",
   "a&b=c",
-  "a;b",
-  "a,b",
-  "a@b",
-  "a$b!c'd(e)f*g",
-  "a\\b",
-  'a"b',
-  "a|b^c`d{e}[f]<g>",
-  "tab\tline\nreturn\r",
-  "\u0001\u007f\u0085\u00a0",
-  "é",
-  "e\u0301",
-  "日本語",
-  "\u2028\u2029",
-  "\ufeffbom",
-  "😀👩‍👩‍👧",
-  "\u{10ffff}",
-  "\uffff",
+  "a;b,c@d$e!f'g(h)*",
+  'a\\b"c|d^e`f{g}[h]<i>',
+  "tab\tline\nreturn\r\u0001\u007f\u0085\u00a0",
+  "e\u0301\u2028\ufeff",
+  "日本語😀👩‍👩‍👧\u{10ffff}\uffff",
   "__proto__",
   "constructor",
-  "toString",
-  "null",
-  "undefined",
-  "0",
-  "-1",
   ":key",
   "*"
 ]
@@ -122,28 +96,23 @@ export const names = (check: Check) => {
 
   check("names may have 1,024 and 512 bytes of UTF-8, and not one more", function* () {
     const own = space()
-    const pad = (length: number, unit: string) =>
-      own + unit.repeat(Math.floor((length - own.length) / Buffer.byteLength(unit))).padEnd(0)
-    const fill = (bytes: number, unit: string): string => {
-      const text = pad(bytes, unit)
-      return text + "x".repeat(bytes - Buffer.byteLength(text))
-    }
-    for (const unit of ["x", "é", "語", "😀", "/", "%"]) {
-      const key = fill(1024, unit)
-      expect(bodyOf<EntryBody>(yield* put(own, key, 1)).key).toBe(key)
-      expect((yield* get(own, key)).status).toBe(200)
-      expectError(yield* put(own, fill(1025, unit), 1), 400, "key", "1025", "1024")
-      expectError(yield* get(own, fill(1025, unit)), 400, "key", "1025", "1024")
-      expectError(yield* remove(own, fill(1025, unit)), 400, "key", "1025", "1024")
-      const namespace = fill(512, unit)
-      expect(bodyOf<EntryBody>(yield* put(namespace, "k", 1)).namespace).toBe(namespace)
-      expect(items(yield* call("GET", listAt(namespace)))).toHaveLength(1)
-      expectError(yield* put(fill(513, unit), "k", 1), 400, "namespace", "513", "512")
-      expectError(yield* call("GET", listAt(fill(513, unit))), 400, "namespace", "513", "512")
+    const key = "é".repeat(512)
+    expect(bodyOf<EntryBody>(yield* put(own, key, 1)).key).toBe(key)
+    expect((yield* get(own, key)).status).toBe(200)
+    for (const answer of [
+      yield* put(own, `${key}x`, 1),
+      yield* get(own, `${key}x`),
+      yield* remove(own, `${key}x`),
+      yield* batch([{ op: "delete", namespace: own, key: `${key}x` }])
+    ]) {
+      expectError(answer, 400, "key", "1025", "1024")
     }
     expectError(yield* put(own, "x".repeat(8000), 1), 400, "key", "8000", "1024")
-    const batched = [{ op: "delete", namespace: own, key: "é".repeat(513) }]
-    expectError(yield* batch(batched), 400, "operations[0].key", "1026", "1024")
+    const namespace = own.padEnd(512, "x")
+    expect(bodyOf<EntryBody>(yield* put(namespace, "k", 1)).namespace).toBe(namespace)
+    expect(items(yield* call("GET", listAt(namespace)))).toHaveLength(1)
+    expectError(yield* put(`${namespace}x`, "k", 1), 400, "namespace", "513", "512")
+    expectError(yield* call("GET", listAt(`${namespace}x`)), 400, "namespace", "513", "512")
   })
 
   check("a name that is . or .. is refused however it is written", function* () {
@@ -177,7 +146,7 @@ export const names = (check: Check) => {
 
   check("a name that is not UTF-8 is refused", function* () {
     const namespace = space()
-    for (const raw of ["%", "%z", "%zz", "a%", "%f", "%ff", "%c3", "%c3%28", "%ed%a0%80", "%c0%af", "%f5%80%80%80"]) {
+    for (const raw of ["%", "%zz", "%f", "%ff", "%c3%28", "%ed%a0%80"]) {
       expectError(yield* ask(`GET ${listAt(namespace)}/${raw}`), 400, "path", "percent-encoded")
       expectError(yield* ask(`GET /api/v1/kv/${raw}`), 400, "path", "percent-encoded")
       expectError(yield* ask(`DELETE ${listAt(namespace)}/k?actor=${raw}`), 400, "query", "percent-encoded")

@@ -128,21 +128,17 @@ export const namespaces = (check: Check) => {
     expect(all).toEqual(bodyOf<Tenants>(yield* call("GET", tenantsTarget)).tenants)
     const cursor = nextQuery(tenantPages[0]!).get("cursor")
     expectError(yield* call("GET", `${tenantsTarget}?prefix=a&cursor=${cursor}`), 400, "cursor", "prefix")
-    for (const limit of ["0", "1001", "x"]) {
-      expectError(yield* call("GET", `${tenantsTarget}?limit=${limit}`), 400, "limit", "1", "1000", limit)
-    }
-    expectError(yield* call("GET", `${tenantsTarget}?prefix=a%00`), 400, "prefix", "U+0000")
-    expectError(yield* call("GET", `${tenantsTarget}?cursor=abc`), 400, "cursor")
-    expectError(yield* call("POST", tenantsTarget, { json: {} }), 405, "GET")
   })
 
   check("a malformed parameter is 400, and named", function* () {
-    for (const limit of ["0", "1001", "x"]) {
-      expectError(yield* call("GET", `${target}?limit=${limit}`), 400, "limit", "1", "1000", limit)
+    for (const path of [target, tenantsTarget]) {
+      for (const limit of ["0", "1001", "x"]) {
+        expectError(yield* call("GET", `${path}?limit=${limit}`), 400, "limit", "1", "1000", limit)
+      }
+      expectError(yield* call("GET", `${path}?prefix=a%00`), 400, "prefix", "U+0000")
+      expectError(yield* call("GET", `${path}?cursor=abc`), 400, "cursor")
+      expectError(yield* call("POST", path, { json: {} }), 405, "GET")
     }
-    expectError(yield* call("GET", `${target}?prefix=a%00`), 400, "prefix", "U+0000")
-    expectError(yield* call("GET", `${target}?cursor=abc`), 400, "cursor")
-    expectError(yield* call("POST", target, { json: {} }), 405, "GET")
     // An empty namespace is another resource.
     expectError(yield* call("GET", `${target}/`), 400, "namespace")
   })

@@ -80,10 +80,8 @@ export const reads = (check: Check) => {
     const address = { namespace, key: "k" }
     for (const [body, named] of [
       [{}, "keys"],
-      [{ keys: {} }, "keys"],
       [{ keys: [1] }, "keys[0]"],
       [{ keys: [address, { namespace }] }, "keys[1].key"],
-      [{ keys: [address, { namespace, key: "" }] }, "keys[1].key"],
       [{ keys: [{ namespace: "\ud800", key: "k" }] }, "keys[0].namespace"],
       [{ keys: [{ namespace, key: "k".repeat(1025) }] }, "1024"],
       [{ keys: [{ ...address, ifVersion: 1 }] }, "ifVersion"],

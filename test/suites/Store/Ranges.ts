@@ -56,7 +56,7 @@ export const ranges = (check: Check) => {
     "prefix, start and end select the same keys forward and backward, page by page, whole, and counted",
     function* () {
       yield* setAll
-      const texts = ["", "a", "a/2", "a/2\u0001", "a/\uff5e", "b", "c", "\uffff", "\u{10000}"]
+      const texts = ["", "a/2", "a/2\u0001", "a/\uff5e", "c", "\u{10000}"]
       for (const prefix of ["", "a/", "b", "\u{10ffff}", "\ud83d"]) {
         for (const start of texts) {
           for (const end of texts) {
@@ -95,9 +95,9 @@ export const ranges = (check: Check) => {
   check("a list without values has all else, and its pages do not end early", function* () {
     const odd = ['quote " and \\', 'a,"version":1', "tab\t", "é\u2028"]
     for (const key of odd) yield* put(namespace, key, { key, value: [',"version":', ',"value":'] })
-    for (let index = 0; index < 6; index++) yield* put(namespace, `k${index}`, "x".repeat(mebibyte - 2))
-    yield* put(namespace, "k6", 1, { expiresAt: startTime + 1000 })
-    const keys = [...odd, "k0", "k1", "k2", "k3", "k4", "k5", "k6"].sort(compare)
+    for (let index = 0; index < 5; index++) yield* put(namespace, `k${index}`, "x".repeat(mebibyte - 2))
+    yield* put(namespace, "k5", 1, { expiresAt: startTime + 1000 })
+    const keys = [...odd, "k0", "k1", "k2", "k3", "k4", "k5"].sort(compare)
     const ascending = yield* page({ keysOnly: true })
     expect([keysOf(ascending), ascending.more]).toEqual([keys, false])
     for (const list of [

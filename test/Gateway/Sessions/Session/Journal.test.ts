@@ -1,14 +1,18 @@
 /** The journal of a session on a store that fails. */
+
 import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, FastCheck as fc, Option, Random, TestClock, TestContext } from "effect"
 import type { EventBody } from "../../../../src/Gateway/Protocol/Event.ts"
 import * as Memory from "../../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { Journal } from "../../../../src/Gateway/Sessions/Session/Journal.ts"
+import { makePaced } from "../../../../src/Gateway/Sessions/Session/SessionCore.ts"
 import * as State from "../../../../src/Gateway/Sessions/Session/SessionState.ts"
 import type { Frame } from "../../../../src/Gateway/Sessions.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
+import { breathe } from "../../../../src/Simulator/Testing/Time.ts"
 import { times } from "../../../Scale.ts"
+import { test } from "../../../Tests.ts"
 
 const numRuns = times(100)
 
@@ -197,4 +201,60 @@ describe("A journal", () => {
       )
     )
   )
+})
+
+const MiB = 1024 * 1024
+
+/** Updates of some tenants that end when the test says so. */
+const make = () => {
+  const paced = makePaced()
+  const started: Array<string> = []
+  const latches = new Map<string, Effect.Latch>()
+  const update = (tenant: string, name: string, size = MiB) => {
+    const latch = Effect.unsafeMakeLatch(false)
+    latches.set(name, latch)
+    return Effect.fork(
+      paced(
+        tenant,
+        size,
+        Effect.suspend(() => {
+          started.push(name)
+          return latch.await
+        })
+      )
+    )
+  }
+  const end = (name: string) => Effect.zipRight(latches.get(name)!.open, breathe)
+  return { update, end, started }
+}
+
+describe("large events", () => {
+  test.effect(
+    "of a tenant are stored one after the other, during those of another, and small ones at once",
+    function* () {
+      const { end, started, update } = make()
+      for (const name of ["a1", "a2", "a3"]) yield* update("a", name)
+      yield* update("b", "b1")
+      yield* update("a", "small", 100)
+      yield* breathe
+      expect(started.toSorted()).toEqual(["a1", "b1", "small"])
+      yield* end("a1")
+      expect(started.slice(3)).toEqual(["a2"])
+      yield* end("b1")
+      yield* end("a2")
+      expect(started.slice(3)).toEqual(["a2", "a3"])
+    }
+  )
+
+  test.effect("that the store does not take delay others for two seconds", function* () {
+    const { started, update } = make()
+    for (const name of ["a1", "a2"]) yield* update("a", name)
+    yield* breathe
+    yield* TestClock.adjust("1900 millis")
+    yield* breathe
+    expect(started).toEqual(["a1"])
+    yield* TestClock.adjust("100 millis")
+    yield* breathe
+    expect(started).toEqual(["a1", "a2"])
+  })
 })

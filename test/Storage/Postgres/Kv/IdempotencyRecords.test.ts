@@ -2,7 +2,7 @@
 import { expect } from "@effect/vitest"
 import { Effect, Either, Fiber } from "effect"
 import type { Operation, Write } from "../../../../src/Kv/Write.ts"
-import { newDatabase, sql, withClient } from "../../../postgres/Databases.ts"
+import { newStore, sql, withClient } from "../../../postgres/Databases.ts"
 import { live, onPostgres, quiet, together } from "../../../postgres/Live.ts"
 import { persist } from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
@@ -20,7 +20,7 @@ const versions = (on: Node) => Effect.map(records(on), all => all.map(({ key, ve
 
 onPostgres("Postgres, writes with idempotency keys", () => {
   live("of nodes that are sent the same write at the same time one applies it, and all have its results", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const nodes = [yield* node(url), yield* node(url), yield* node(url)]
     for (let round = 0; round < 10; round++) {
       const outcomes = yield* together(nodes, on =>
@@ -47,7 +47,7 @@ onPostgres("Postgres, writes with idempotency keys", () => {
   })
 
   live("a node that finds its key free, and taken once it has the lock, applies nothing", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const one = yield* node(url)
     yield* put(one, "k", 0)
     const outcome = yield* withClient(url, function* (other) {
@@ -75,7 +75,7 @@ onPostgres("Postgres, writes with idempotency keys", () => {
   live(
     "a node that finds its key free, and its condition not met because of the first try, has its results",
     function* () {
-      const url = yield* newDatabase
+      const url = yield* newStore
       const [one, other] = [yield* node(url), yield* node(`${url}?application_name=late`)]
       yield* put(one, "k", 1)
       // The other node stops between looking its key up and its group.
@@ -98,7 +98,7 @@ onPostgres("Postgres, writes with idempotency keys", () => {
 
   const lost = (mode: Proxy.Mode, statement: string, attempt: (on: Node) => ReturnType<typeof writeAs>) =>
     Effect.gen(function* () {
-      const proxy = yield* Proxy.make(yield* newDatabase)
+      const proxy = yield* Proxy.make(yield* newStore)
       const on = yield* node(proxy.url)
       yield* put(on, "k", 1)
       proxy.set(mode, statement)
@@ -127,7 +127,7 @@ onPostgres("Postgres, writes with idempotency keys", () => {
     ["a delete of a prefix", (on: Node) => commitAs(on, "a", deleteOne), ["k 1", "l 1", "k 2"]]
   ] as const) {
     live(`${title} whose outcome cannot be asked for is applied once, however often it is repeated`, function* () {
-      const url = yield* newDatabase
+      const url = yield* newStore
       const proxy = yield* Proxy.make(url)
       const [near, other] = [yield* node(proxy.url), yield* node(url)]
       yield* put(near, "k", 1)

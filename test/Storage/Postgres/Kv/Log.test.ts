@@ -1,7 +1,12 @@
 /** What is removed of the log, and of the commit records, by which nodes learn the outcome of a lost call. */
-import { expect } from "@effect/vitest"
+
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Fiber, Option } from "effect"
 import type pg from "pg"
+import { LastSeq } from "../../../../src/Storage/Commit/StoreCommit.ts"
+import { LogEnd } from "../../../../src/Storage/Postgres/Kv/LogEnd.ts"
 import { onPostgres } from "../../../postgres/Live.ts"
+import { test } from "../../../Tests.ts"
 import * as Held from "../Held.ts"
 
 /** Adds records, or fences, of a past time. */
@@ -83,3 +88,63 @@ onPostgres("Postgres, the log and commit records", () => {
     expect(rows).toEqual([{ trimmed_seq: 31_000, first_record: 31_001, first_tombstone: 31_001 }])
   })
 })
+
+/** Reads the end, and returns whether the log lacks changes. */
+const check = (end: LogEnd, lastSeq: number, epoch = "e") =>
+  Effect.gen(function* () {
+    let isCut = false
+    const renew = () =>
+      Effect.sync(() => {
+        isCut = true
+      })
+    yield* end.read(Effect.succeed({ epoch, lastSeq }), renew)
+    return isCut
+  })
+
+describe("a log that was cut", () => {
+  test.effect("is noticed after it has grown again by a group of this node", function* () {
+    const end = new LogEnd()
+    end.sending()
+    end.committed(1, 0)
+    // Two changes of another node, which are then lost.
+    expect(yield* check(end, 3)).toBe(false)
+    end.sending()
+    end.committed(3, 1)
+    expect(yield* check(end, 3)).toBe(true)
+    expect(yield* check(end, 3, "renewed")).toBe(false)
+    end.sending()
+    end.committed(4, 3)
+    expect(yield* check(end, 4, "renewed")).toBe(false)
+  })
+
+  test.effect("is not assumed because of what others commit while a group is sent", function* () {
+    const end = new LogEnd()
+    expect(yield* check(end, 5)).toBe(false)
+    end.sending()
+    // The answer of the group comes after a read that has seen later changes.
+    expect(yield* check(end, 9)).toBe(false)
+    end.committed(6, 5)
+    expect(yield* check(end, 9)).toBe(false)
+  })
+
+  test.effect("is not assumed after a new epoch, which may begin while a group is sent", function* () {
+    const end = new LogEnd()
+    expect(yield* check(end, 5)).toBe(false)
+    end.sending()
+    expect(yield* check(end, 2, "other")).toBe(false)
+    end.committed(3, 2)
+    expect(yield* check(end, 3, "other")).toBe(false)
+  })
+})
+
+it.effect("who waits for more than another log has is woken when that takes the place of the log", () =>
+  Effect.gen(function* () {
+    const end = new LastSeq()
+    end.set(5)
+    const waiting = yield* Effect.fork(end.awaitPast(5))
+    yield* Effect.yieldNow()
+    end.set(3)
+    yield* Effect.yieldNow()
+    expect(Option.isSome(yield* Fiber.poll(waiting))).toBe(true)
+  })
+)

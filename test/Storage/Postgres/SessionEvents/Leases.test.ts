@@ -4,7 +4,7 @@ import { join } from "node:path"
 import { expect } from "@effect/vitest"
 import { Duration, Effect, Exit, Fiber, Scope } from "effect"
 import { SessionElsewhere } from "../../../../src/Gateway/SessionEvents.ts"
-import { execute, newDatabase, sql, withClient, withOwnClock } from "../../../postgres/Databases.ts"
+import { execute, newStore, sql, withClient, withOwnClock } from "../../../postgres/Databases.ts"
 import { live, onPostgres } from "../../../postgres/Live.ts"
 import * as Opened from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
@@ -20,7 +20,7 @@ const takeOver = (events: Events, session: string) =>
 
 onPostgres("The session event log in PostgreSQL", () => {
   live("a node warns if another live node has published the same address, and only then", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const { layer, lines } = logged()
     const [one, other] = yield* Effect.provide(Effect.all([node(url, brief), node(url, brief)]), layer)
     // An earlier run, whose lease has not ended yet.
@@ -46,7 +46,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("a renewal that is under way at the end of a node does not outlive it", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const scope = yield* Scope.make()
     yield* Scope.extend(node(url, brief), scope)
     const run = (...statements: ReadonlyArray<string>) => sql(url, ...statements)
@@ -70,7 +70,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("a node that was cut off loses its sessions, writes nothing any longer, and learns of it", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const proxy = yield* Proxy.make(url)
     const { events: other } = yield* node(url, brief)
     const { events: stale } = yield* node(proxy.url, brief)
@@ -104,7 +104,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("after an outage of the database that was longer than the lease, nodes keep their sessions", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const proxies = [yield* Proxy.make(url), yield* Proxy.make(url)] as const
     const options = { lease: Duration.seconds(2) }
     const { events: one } = yield* node(proxies[0].url, options)
@@ -135,7 +135,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   live(
     "a node that is gone loses its sessions although the clock of the database is set back, and no other does",
     function* () {
-      const url = yield* newDatabase
+      const url = yield* newStore
       const setClock = yield* Effect.promise(() => withOwnClock(url))
       yield* Effect.promise(() => setClock(3_600_000))
       const proxy = yield* Proxy.make(url)
@@ -163,7 +163,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   )
 
   live("a node whose clock is an hour ahead removes no events that are newer than the age", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const setClock = yield* Effect.promise(() => withOwnClock(url))
     yield* Effect.promise(() => setClock(-3_600_000))
     const { events } = yield* node(url)
@@ -177,7 +177,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("a node publishes the length of its lease, and has as long to renew it", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const run = (...statements: ReadonlyArray<string>) => sql(url, ...statements)
     const [long, short] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"]
     const renew = (id: string, millis: number) => run(`SELECT causeway.renew_lease('${id}', ${millis}, true)`)
@@ -202,7 +202,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("a node in a copy of the directory of another one, which runs, does not end that one's lease", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const [directory, copy] = [yield* temporaryDirectory, yield* temporaryDirectory]
     const options = { lease: Duration.seconds(3) }
     const { events: one } = yield* node(url, { ...options, directory })
@@ -220,7 +220,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("a node whose lease was removed looks for what others have taken, although it never ended", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const [{ events: one }, { events: other }] = [yield* node(url, brief), yield* node(url)]
     yield* one.open("t/s", "e1")
     const removal = "DELETE FROM causeway.nodes WHERE id = (SELECT owner FROM causeway.histories)"
@@ -231,7 +231,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("the next run in the directory of a node has its sessions soon, and another node does not", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const directory = yield* temporaryDirectory
     // The lease of the run that has ended is a minute long, as that of the other node.
     const options = { directory, lease: Duration.seconds(3) }

@@ -1,14 +1,14 @@
 /** Several nodes over one database: which of them has a session, and how another one gets it. */
 import { expect } from "@effect/vitest"
 import { Effect, Either, Exit, Fiber, Option, Scope } from "effect"
-import { newDatabase, sql, withClient } from "../../../postgres/Databases.ts"
+import { newStore, sql, withClient } from "../../../postgres/Databases.ts"
 import { live, onPostgres, together } from "../../../postgres/Live.ts"
 import { someoneWaits } from "../Fixture.ts"
 import { append, brief, isElsewhere, node, textsOf } from "./Fixture.ts"
 
 onPostgres("The session event log in PostgreSQL", () => {
   live("a session belongs to the node that opened it until that releases it, and every node reads it", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
     const taken = yield* Effect.fork(one.taken)
     yield* one.open("t/s", "e1")
@@ -35,7 +35,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("a node appends nothing with an earlier token of its own", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const { events, nodes } = yield* node(url)
     yield* events.open("t/s", "e1")
     yield* append(events, "t/s", 0, ["1"])
@@ -49,7 +49,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   live(
     "a node takes a session that another one gives up, as long as that has it and nothing is to recover",
     function* () {
-      const url = yield* newDatabase
+      const url = yield* newStore
       const [one, other, third] = [yield* node(url), yield* node(url), yield* node(url)]
       for (const session of ["t/s", "t/unfinished"]) yield* one.events.open(session, "e1")
       yield* append(one.events, "t/unfinished", 0, ["1"], { recoveryState: "open" })
@@ -82,7 +82,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   )
 
   live("a node that is interrupted while it takes a session knows that it has it", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const [one, other] = [yield* node(url), yield* node(url)]
     yield* one.events.open("t/s", "e1")
     const token = one.nodes.tokenOf("t/s")!
@@ -104,7 +104,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("of nodes that open a session at once one gets it", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const nodes = [yield* node(url), yield* node(url), yield* node(url)]
     const sessions = Array.from({ length: 50 }, (_, index) => `t/${index}`)
     const outcomes = yield* together(nodes, ({ events }) =>
@@ -116,7 +116,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("what a node leaves at its end can be opened at once, and what is unfinished is listed", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const { events: other } = yield* node(url)
     const scope = yield* Scope.make()
     const { events: one } = yield* Scope.extend(node(url), scope)
@@ -134,7 +134,7 @@ onPostgres("The session event log in PostgreSQL", () => {
   })
 
   live("of many sessions that a node has left, those who take them over begin with different ones", function* () {
-    const url = yield* newDatabase
+    const url = yield* newStore
     const nodes = [yield* node(url, brief), yield* node(url, brief)]
     yield* sql(
       url,

@@ -12,7 +12,7 @@ import {
   payloadsOf,
   SessionNotifications
 } from "../../../../src/Storage/Postgres/SessionEvents/SessionNotifications.ts"
-import { newDatabase, newStore, sql } from "../../../postgres/Databases.ts"
+import { newStore, sql } from "../../../postgres/Databases.ts"
 import { quiet } from "../../../postgres/Live.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 
@@ -111,7 +111,7 @@ describe("notifications of sessions", () => {
 
   it.scopedLive.skipIf(reasonToSkip !== undefined)(`are sent without a flush ${reasonToSkip ?? ""}`, () =>
     Effect.gen(function* () {
-      const client = new pg.Client(yield* newDatabase)
+      const client = new pg.Client(yield* newStore)
       yield* Effect.acquireRelease(
         Effect.promise(() => client.connect()),
         () => Effect.promise(() => client.end())

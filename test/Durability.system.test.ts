@@ -4,7 +4,7 @@ import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Random, type Scope } from "effect"
 import * as ServiceNode from "./history/ServiceNode.ts"
 import * as Workload from "./history/Workload.ts"
-import { isLong, isSoak, onlyLong, times } from "./Scale.ts"
+import { isSoak, times } from "./Scale.ts"
 import * as Client from "./service/Client.ts"
 import * as Environment from "./service/Environment.ts"
 import { serve } from "./service/InProcess.ts"
@@ -44,7 +44,7 @@ const withFound = <A, E, R>(
 const killed = (service: Service.Running) => Effect.asVoid(service.end("SIGKILL"))
 
 layer(Environment.layer, { excludeTestServices: true })("the service", it => {
-  onlyLong(it.scoped)("has a batch of 15 MiB entirely or not at all, whenever it is killed", () =>
+  it.scoped("has a batch of 15 MiB entirely or not at all, whenever it is killed", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const random = Random.make("large")
@@ -106,10 +106,9 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
       })
     )
 
-  const step = (random: Random.Random) =>
-    isSoak ? Effect.succeed(1) : isLong ? random.nextIntBetween(8, 20) : random.nextIntBetween(25, 40)
+  const step = (random: Random.Random) => (isSoak ? Effect.succeed(1) : random.nextIntBetween(8, 20))
 
-  onlyLong(it.scoped)("leaves nothing that prevents the next process from creating the store", () =>
+  it.scoped("leaves nothing that prevents the next process from creating the store", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const random = Random.make("creation")
@@ -129,7 +128,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
     })
   )
 
-  onlyLong(it.scoped)("loses nothing of a store that was killed under load before", () =>
+  it.scoped("loses nothing of a store that was killed under load before", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const random = Random.make("recovery")
