@@ -72,12 +72,12 @@ onPostgres("Postgres, connections", () => {
             most = Math.max(most, now)
           })
         ),
-        { until: () => most >= options.connections + 8 }
+        { until: () => most >= options.connections + 6 }
       )
       most = Math.max(most, yield* count(url))
       yield* other("ROLLBACK")
     })
-    expect(most).toBe(options.connections + 8)
+    expect(most).toBe(options.connections + 6)
   })
 
   onlyLong(live)("a value that takes long to arrive is read, and so is what follows it", function* () {
