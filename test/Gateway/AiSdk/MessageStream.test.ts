@@ -182,9 +182,9 @@ describe("MessageStream", () => {
         const stream = new MessageStream(fold, turnId)
         const chunks = [...stream.begin()]
         for (const event of events.slice(first)) {
+          if (stream.isEnded) break
           stream.add(event)
           chunks.push(...stream.next())
-          if (stream.isEnded) break
         }
         const expected = lastOf(fold, turnId, idOf(chunks))
         if (expected !== undefined) assert.deepStrictEqual(await read(chunks), await asRead(expected))
