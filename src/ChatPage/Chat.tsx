@@ -19,10 +19,18 @@ import {
 /** A broken connection, after which the agent continues. Errors of the agent are of another type. */
 const isDisconnect = (error: Error | undefined): boolean => error instanceof TypeError
 
+const textOf = ({ parts }: Message): string => parts.map(part => (part.type === "text" ? part.text : "")).join("")
+
 /** What the service has, and after it what was said since. */
 const joined = (stored: ReadonlyArray<Message>, current: ReadonlyArray<Message>): Array<Message> => {
-  const ids = new Set(stored.map(({ id }) => id))
-  const since = current.filter(({ id }) => !ids.has(id))
+  const storedIds = new Set(stored.map(({ id }) => id))
+  const currentIds = new Set(current.map(({ id }) => id))
+  // The service has the answer to a question under another id.
+  const answers = stored.filter(({ id }) => id.endsWith("/answer") && !currentIds.has(id)).map(textOf)
+  const known = current.findLastIndex(({ id }) => storedIds.has(id))
+  const since = current
+    .slice(known + 1)
+    .filter(message => message.role !== "user" || !answers.includes(textOf(message)))
   const last = current.at(-1)
   // The last message may have grown here in the meantime.
   return since.length === 0

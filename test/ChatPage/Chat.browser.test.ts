@@ -149,6 +149,34 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       await shows(page, "/ask", "blue", "answer: blue")
     })
 
+    it("shows an answer once whose question is answered in a history that arrives later", async () => {
+      const page = await open(randomUUID(), visit.page)
+      await say(page, "/ask")
+      const blue = page.getByRole("button", { name: "blue" })
+      await blue.waitFor()
+      let isAnswered = () => {}
+      const answered = new Promise<void>(resolve => (isAnswered = resolve))
+      let isShown = () => {}
+      const shown = new Promise<void>(resolve => (isShown = resolve))
+      await page.route(
+        "**/messages",
+        async route => {
+          await answered
+          await route.fulfill({ response: await route.fetch() })
+          isShown()
+        },
+        { times: 1 }
+      )
+      await page.route("**/messages", route => route.continue(), { times: 1 })
+      await page.reload()
+      await blue.click()
+      await page.getByText("answer: blue").waitFor()
+      isAnswered()
+      await shown
+      await say(page, "hi")
+      await shows(page, "/ask", "blue", "answer: blue", "hi", "echo: hi")
+    })
+
     it("shows what another tab has said, when it is looked at", async () => {
       const id = randomUUID()
       const page = await open(id, visit.page)
