@@ -155,7 +155,10 @@ describeVisit("The console by the keyboard", visit => {
     await press("Enter")
     await page.getByRole("textbox", { name: "Value" }).waitFor()
     await isFocused(/^Value$/)
-    await page.getByRole("button", { name: "Discard" }).click()
+    const discard = page.getByRole("button", { name: "Discard" })
+    await discard.click()
+    // The browser takes the focus from a button that is disabled.
+    await eventually(async () => assert.isTrue(await discard.isDisabled()))
   })
 
   it("keeps the focus in a dialog until Escape closes it, and gives it back", async () => {
@@ -166,6 +169,7 @@ describeVisit("The console by the keyboard", visit => {
       ["Delete", "Cancel"]
     ] as const) {
       await page.getByRole("button", { name: opener, exact: true }).focus()
+      await isFocused(new RegExp(`^ ?${opener}$`))
       await press("Enter")
       await dialog.waitFor()
       await isFocused(new RegExp(`^${first}$`))

@@ -101,7 +101,8 @@ export class Visit {
       if (task.result?.state === "fail") {
         const text = await this.page.locator("body").ariaSnapshot()
         const shown = text.length > 4000 ? `${text.slice(0, 2000)}\n[…]\n${text.slice(-2000)}` : text
-        throw new Error(`The page was at ${this.page.url()} and showed:\n${shown}`)
+        const focused = await this.page.evaluate("document.activeElement?.outerHTML.slice(0, 200)")
+        throw new Error(`The page was at ${this.page.url()}, had the focus in ${focused} and showed:\n${shown}`)
       }
       assert.deepStrictEqual(this.#complaints.splice(0), [])
     })
