@@ -31,12 +31,20 @@ export const interruptsOf = (outcome: unknown): ReadonlyArray<Interrupt> => {
 const propertiesOf = ({ responseSchema }: Interrupt): JsonObject =>
   isObject(responseSchema?.properties) ? responseSchema.properties : {}
 
+/** The property of an answer that approves: `approved`, or the only one. */
+const approvalOf = (interrupt: Interrupt): string | undefined => {
+  const properties = propertiesOf(interrupt)
+  const names = Object.keys(properties)
+  const name = names.length === 1 ? names[0]! : "approved"
+  const property = properties[name]
+  return isObject(property) && property.type === "boolean" ? name : undefined
+}
+
 /** Whether an interrupt asks for an approval: by its schema, or without one by its reason. */
 const isApproval = (interrupt: Interrupt): boolean => {
   const { reason, responseSchema } = interrupt
   if (responseSchema === undefined) return reason === "confirmation" || reason === "tool_call"
-  const { approved } = propertiesOf(interrupt)
-  return responseSchema.type === "boolean" || (isObject(approved) && approved.type === "boolean")
+  return responseSchema.type === "boolean" || approvalOf(interrupt) !== undefined
 }
 
 /** What is sent as a platform event. */
@@ -85,7 +93,7 @@ export const resumeOf = (interrupt: Interrupt, answer: unknown): Resume => {
   const approved = approves(answer)
   if (responseSchema?.type === "boolean") return resolved(approved)
   if (responseSchema === undefined && !approved) return { interruptId, status: "cancelled" }
-  return resolved({ ...(isObject(answer) ? answer : {}), approved })
+  return resolved({ ...(isObject(answer) ? answer : {}), [approvalOf(interrupt) ?? "approved"]: approved })
 }
 
 /** The platform event by which an answer is published. */

@@ -138,7 +138,8 @@ export class Translation {
 
   /** Begins a run, for which the agent is sent these messages, and these tools that the client runs. */
   begin(messages: ReadonlyArray<Message>, tools: ReadonlyArray<unknown>): void {
-    this.known = new Set(answerIn(messages).keys())
+    // A run that continues the turn may get the newest messages only.
+    this.known = new Set([...this.known, ...answerIn(messages).keys()])
     this.clientTools = new Set(tools.filter(isObject).map(({ name }) => name))
     this.pending.clear()
     if (this.current.is === "resuming") this.current = { is: "running" }
@@ -253,12 +254,13 @@ export class Translation {
 
   result({ content, metadata, toolCallId }: JsonObject): Payloads {
     const callId = identifierOf(toolCallId)
+    const call = this.endPart("TOOL_CALL", callId)
     this.streamed.add("TOOL_CALL_RESULT")
     this.pending.delete(callId)
     const error = isObject(metadata) ? metadata["causeway.error"] : undefined
     return isObject(error)
-      ? [{ type: "tool.error", callId, error }]
-      : [{ type: "tool.result", callId, result: content ?? null }]
+      ? [...call, { type: "tool.error", callId, error }]
+      : [...call, { type: "tool.result", callId, result: content ?? null }]
   }
 
   snapshot({ messages }: JsonObject): Payloads {

@@ -136,6 +136,21 @@ describe("the events of AG-UI", () => {
     ])
   })
 
+  it("have no end of a call that its result ends", () => {
+    const call = [
+      { type: "TOOL_CALL_START", toolCallId: "c", toolCallName: "look" },
+      { type: "TOOL_CALL_ARGS", toolCallId: "c", delta: '{"at":1}' },
+      { type: "TOOL_CALL_RESULT", messageId: "r", toolCallId: "c", content: "found" }
+    ]
+    for (const events of [[end], [{ type: "TOOL_CALL_END", toolCallId: "c" }, end]]) {
+      expect(run(begin, ...call, ...events).slice(3)).toEqual([
+        { type: "tool_call", callId: "c", name: "look", args: { at: 1 }, turnId },
+        { type: "tool_result", callId: "c", result: "found", turnId },
+        completed
+      ])
+    }
+  })
+
   it("may continue after the end of a run, when tools have run", () => {
     const call = { type: "TOOL_CALL_CHUNK", toolCallId: "c", toolCallName: "look", delta: "{}" }
     const result = { type: "TOOL_CALL_RESULT", messageId: "r", toolCallId: "c", content: "found" }
@@ -298,6 +313,28 @@ describe("the events of AG-UI", () => {
     ])
   })
 
+  it("of whole messages come once, even if the run that continues the turn is sent only the newest ones", () => {
+    const user = { id: "u1", role: "user" as const, content: "hi" }
+    const before = [
+      user,
+      { id: "r1", role: "reasoning", content: "hm" },
+      { id: "a1", role: "assistant", content: "Ask." }
+    ]
+    const snapshot = (...messages: ReadonlyArray<object>) => ({ type: "MESSAGES_SNAPSHOT", messages })
+    const outcome = { type: "interrupt", interrupts: [{ id: "q", reason: "confirmation" }] }
+    const translation = new Translation("turn-1")
+    translation.begin([user], [])
+    bodies(translation, [begin, snapshot(...before), { ...end, outcome }])
+    translation.answer("q", true)
+    translation.begin([{ id: "a1", role: "assistant", content: "Ask." }], [])
+    const later = bodies(translation, [
+      begin,
+      snapshot(...before, { id: "a2", role: "assistant", content: "Done." }),
+      end
+    ])
+    expect(later.flatMap(event => ("text" in event ? [event.text] : []))).toEqual(["Done."])
+  })
+
   it("keep the halves of characters", () => {
     const translation = new Translation("turn-1")
     let halves = EventMapping.noHalves
@@ -352,6 +389,22 @@ describe("an interrupt", () => {
     expect(ask({ id: "a", reason: "confirmation" }).asked).toEqual([
       { type: "approval_requested", requestId: "a", action: "confirmation", turnId }
     ])
+  })
+
+  it("may have an approval of any name, if nothing else is asked", () => {
+    const asked = (properties: object) => {
+      const { translation } = ask({
+        id: "a",
+        reason: "mastra:tool_suspend",
+        responseSchema: { type: "object", properties }
+      })
+      const [resolved] = translation.answer("a", { approved: false })
+      return [resolved?.type, "answers" in translation.state && translation.state.answers[0]?.payload]
+    }
+    const boolean = { type: "boolean" }
+    expect(asked({ confirmed: boolean })).toEqual(["approval.resolved", { approved: false, confirmed: false }])
+    expect(asked({ approved: boolean, note: {} })).toEqual(["approval.resolved", { approved: false }])
+    expect(asked({ confirmed: boolean, note: {} })[0]).toBe("question.answered")
   })
 
   it("in a form that is not understood ends the turn", () => {

@@ -17,7 +17,8 @@ import {
   textsOf
 } from "../Schema/SqlParts.ts"
 
-const entryColumns = "version, updated_by, updated_at, expires_at, value"
+/** The server knows sizes without reading the values. */
+const entryColumns = "version, updated_by, updated_at, expires_at, CASE WHEN octet_length(value) <= $4 THEN value END"
 
 const getText = `SELECT 1, ${entryColumns} FROM causeway.entries
   WHERE namespace = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)`
@@ -27,23 +28,28 @@ const getAllText = `SELECT n.position, ${entryColumns}
   JOIN causeway.entries ON namespace = asked_namespace AND key = asked_key
   WHERE expires_at IS NULL OR expires_at > $3`
 
-/** The entries of some addresses, without those that are absent or have expired at `now`, in epoch milliseconds. */
+/** An entry is absent or has expired, or its value is too large. */
+export type Found = Entry.StoredEntry | "absent" | "large"
+
+/** The entries of some addresses at `now`, in epoch milliseconds, whose values have at most `maxBytes` each. */
 export const getAll = (
   addresses: ReadonlyArray<Address>,
-  now: number
-): Query<ReadonlyArray<Entry.StoredEntry | undefined>> => {
+  now: number,
+  maxBytes: number
+): Query<ReadonlyArray<Found>> => {
   const namespaces = addresses.map(({ namespace }) => namespace)
   const keys = addresses.map(({ key }) => key)
   const isOne = addresses.length === 1
   return {
     text: isOne ? getText : getAllText,
-    values: isOne ? [namespaces[0]!, keys[0]!, now] : [textArray(namespaces), textArray(keys), now],
+    values: [...(isOne ? [namespaces[0]!, keys[0]!] : [textArray(namespaces), textArray(keys)]), now, maxBytes],
     decode: rows => {
-      const entries: Array<Entry.StoredEntry | undefined> = addresses.map(() => undefined)
+      const entries = addresses.map((): Found => "absent")
       for (const [position, ...columns] of rows) {
         const index = (position as number) - 1
         const { key, namespace } = addresses[index]!
-        entries[index] = Entry.toEntry(namespace, key, columns as unknown as Entry.EntryRow)
+        const isLarge = columns.at(-1) === null
+        entries[index] = isLarge ? "large" : Entry.toEntry(namespace, key, columns as unknown as Entry.EntryRow)
       }
       return entries
     }

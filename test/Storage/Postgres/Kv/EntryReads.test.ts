@@ -15,17 +15,19 @@ type Rows = ReadonlyArray<ReadonlyArray<unknown>>
 /** A pool whose statements end when a test says so. */
 const fakePool = () => {
   const sent: Array<Deferred.Deferred<Rows, StoreUnavailable>> = []
-  const read = <A>({ decode }: Query<A>) =>
+  const values: Array<Query<unknown>["values"]> = []
+  const read = <A>({ decode, values: given }: Query<A>) =>
     Effect.gen(function* () {
       const answer = yield* Deferred.make<Rows, StoreUnavailable>()
       sent.push(answer)
+      values.push(given)
       return decode(yield* Deferred.await(answer))
     })
   const pool: Pick<Pool, "read"> = { read }
-  return { sent, reads: new EntryReads(pool, () => 0) }
+  return { sent, values, reads: new EntryReads(pool, () => 0) }
 }
 
-const row = (position: number, value: string) => [position, 1, "tester", 0, null, value]
+const row = (position: number, value: string | null) => [position, 1, "tester", 0, null, value]
 
 const turn = Effect.promise(() => new Promise<void>(resolve => setImmediate(() => setImmediate(resolve))))
 
@@ -75,15 +77,52 @@ it.live("a statement has at most 64 entries, and a read that is due too late fai
   }).pipe(Effect.scoped)
 )
 
+it.live("a large value has a statement of its own, for which no other read waits", () =>
+  Effect.gen(function* () {
+    const { reads, sent, values } = fakePool()
+    const all = yield* start(reads, 3)
+    yield* Deferred.succeed(sent[0]!, [row(1, "a"), row(2, null), row(3, "c")])
+    yield* turn
+    expect(values.map(([names, keys]) => [names, keys])).toEqual([expect.anything(), ["n", "1"]])
+    for (const index of [2, 3]) {
+      const others = yield* start(reads, 1)
+      yield* Deferred.succeed(sent[index]!, [row(1, "small")])
+      expect(valuesOf(yield* Fiber.join(others))).toEqual(["small"])
+    }
+    yield* Deferred.succeed(sent[1]!, [row(1, "large")])
+    expect(valuesOf(yield* Fiber.join(all))).toEqual(["a", "large", "c"])
+  })
+)
+
+it.live("a read whose caller is gone needs no statement", () =>
+  Effect.gen(function* () {
+    const { reads, sent } = fakePool()
+    const first = [yield* start(reads, 1), yield* start(reads, 1)]
+    const gone = yield* start(reads, 70)
+    yield* Fiber.interrupt(gone)
+    for (const each of sent) yield* Deferred.succeed(each, [])
+    for (const each of first) yield* Fiber.join(each)
+    yield* turn
+    expect(sent.length).toBe(2)
+    const next = yield* start(reads, 1)
+    yield* Deferred.succeed(sent[2]!, [row(1, "a")])
+    expect(valuesOf(yield* Fiber.join(next))).toEqual(["a"])
+  })
+)
+
 onPostgres("Postgres, reads of single entries", () => {
   live("each gets its own entry, and a name with U+0000 none", function* () {
     const started = yield* node(yield* newDatabase)
     yield* ready(started)
     const keys = Array.from({ length: 150 }, (_, index) => `k${index}`)
+    const large = "x".repeat(200_000)
     yield* together(keys, key => put(started, key, key))
+    yield* together(keys.slice(0, 3), key => put(started, key, `${key}${large}`))
     const read = yield* together([...keys, "absent", "k\u00001"], key => Effect.exit(started.store.get(namespace, key)))
     expect(read.map(exit => Exit.map(exit, entry => (entry._tag === "Some" ? entry.value.value : undefined)))).toEqual(
-      [...keys.map(key => JSON.stringify(key)), undefined, undefined].map(Exit.succeed)
+      [...keys.map((key, index) => JSON.stringify(index < 3 ? `${key}${large}` : key)), ...[undefined, undefined]].map(
+        Exit.succeed
+      )
     )
   })
 })

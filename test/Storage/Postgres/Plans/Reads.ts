@@ -61,9 +61,9 @@ export const portions: ReadonlyArray<Case> = [
 
 /** What nodes ask while they run. */
 export const reads: ReadonlyArray<Case> = [
-  reading("get", Queries.getAll([{ namespace: "tenant:big/all", key: "k000500" }], now), 5),
-  reading("get of what is absent", Queries.getAll([{ namespace: "tenant:none", key: "k" }], now), 5),
-  reading("get of several entries", Queries.getAll(addresses.slice(0, 10), now), 30),
+  reading("get", Queries.getAll([{ namespace: "tenant:big/all", key: "k000500" }], now, 1e9), 5),
+  reading("get of what is absent", Queries.getAll([{ namespace: "tenant:none", key: "k" }], now, 1e9), 5),
+  reading("get of several entries", Queries.getAll(addresses.slice(0, 10), now, 1e9), 30),
   reading("get many", Queries.getMany(addresses.slice(0, 10), 1e9, false, now), 30),
   reading("get a thousand", Queries.getMany(addresses, 1e9, false, now), 2100),
   reading("get a thousand keys", Queries.getMany(addresses, 1e9, true, now), 1100),
