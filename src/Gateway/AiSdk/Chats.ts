@@ -42,7 +42,7 @@ export class Chats {
         index = step.index
         return step.plan
       })
-    return Effect.flatMap(this.turns.submit(caller, chat, plan), followed =>
+    return Effect.flatMap(this.turns.submit(caller, chat, sent, plan), followed =>
       index < endOf(sent) ? this.submit(caller, chat, sent, { index, ...followed.target }) : Effect.succeed(followed)
     )
   }
