@@ -128,6 +128,30 @@ describe("While the instance starts", () => {
     }
   )
 
+  describe.each([false, true])("a chat is aborted on its socket, and resumed: %s", isResumed => {
+    timed("its message is withdrawn unless it is resumed", function* (gateway) {
+      const { base, chats, simulator } = gateway
+      const client = yield* connect(`${chats.replace("http", "ws")}/ws`)
+      const messages = [{ id: "m-1", role: "user", parts: [{ type: "text", text: "/hang" }] }]
+      const send = client.send(JSON.stringify({ type: "send", requestId: "1", id: "c", messages }))
+      const { id } = yield* startingBy(gateway, send)
+      yield* client.send(JSON.stringify({ type: "abort", requestId: "1" }))
+      if (isResumed) yield* client.send(JSON.stringify({ type: "resume", requestId: "2", id: "c" }))
+      yield* pass("40 seconds", "1 second")
+      const ended = eventsUntil(base, id, ({ type }) => type === (isResumed ? "text_start" : "turn_interrupted"))
+      const types = (yield* ended).map(({ type }) => type)
+      assert.strictEqual(types.includes("turn_interrupted"), !isResumed)
+      assert.strictEqual((yield* simulator.state).frames.message, isResumed ? 1 : 0)
+      if (!isResumed) return
+      yield* pass("3 seconds", "1 second")
+      const { events } = yield* ask(`${base}/${id}/events`)
+      assert.notInclude(
+        events.map(({ type }) => type),
+        "turn_interrupted"
+      )
+    })
+  })
+
   timed("waits end as the service drains, with an error after which a client tries again", function* (gateway) {
     const { agUi, chats, draining } = gateway
     const { running } = yield* starting(gateway)
