@@ -109,11 +109,14 @@ export class Turns {
     input: object,
     plan: Planning<T>
   ): Effect.Effect<Followed<T>, Failed> {
-    const { kept } = this.clients
-    const claim = Effect.suspend(() => {
-      const claimed = kept.take(caller.tenant, JSON.stringify(input).length)
-      return claimed === undefined ? Effect.fail(kept.refusal()) : Effect.succeed(claimed)
-    })
+    const claim = Effect.filterOrFail(
+      Effect.acquireRelease(
+        Effect.sync(() => this.clients.kept.take(caller.tenant, JSON.stringify(input).length)),
+        held => Effect.sync(() => held?.release())
+      ),
+      held => held !== undefined,
+      () => this.clients.kept.refusal()
+    )
     const work = Effect.gen(this, function* () {
       const found = yield* this.find(caller, thread)
       // Nothing is created for what is refused.
@@ -127,11 +130,12 @@ export class Turns {
       const made = yield* Effect.flatMap(planned, admitted)
       return { sessionId, target: yield* this.carryOut(caller, sessionId, made), isJoined: made.is === "attach" }
     })
-    return Effect.acquireUseRelease(
-      claim,
-      () => work,
-      claimed => Effect.sync(() => claimed.release())
-    ).pipe(Effect.forkIn(this.scope), Effect.flatMap(Fiber.join))
+    return this.continuing(Effect.scoped(Effect.zipRight(claim, work)))
+  }
+
+  /** Work that continues without its client. */
+  continuing<A, E>(work: Effect.Effect<A, E>): Effect.Effect<A, E> {
+    return Effect.flatMap(Effect.forkIn(work, this.scope), Fiber.join)
   }
 
   /**

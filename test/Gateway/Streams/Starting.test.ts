@@ -128,6 +128,16 @@ describe("While the instance starts", () => {
     }
   )
 
+  timed("all messages of a chat are sent although its client is gone", function* (gateway) {
+    const { base, chats } = gateway
+    const messages = ["one", "two"].map(text => ({ id: text, role: "user", parts: [{ type: "text", text }] }))
+    const { id, running } = yield* startingBy(gateway, post(`${chats}`, { id: "c", messages }))
+    yield* Fiber.interrupt(running)
+    yield* pass("25 seconds", "1 second")
+    const events = yield* eventsUntil(base, id, event => event.type === "turn_started" && event.content === "two")
+    expect(events.filter(({ type }) => type === "turn_started")).toMatchObject([{ content: "one" }, { content: "two" }])
+  })
+
   describe.each([false, true])("a chat is aborted on its socket, and resumed: %s", isResumed => {
     timed("its message is withdrawn unless it is resumed", function* (gateway) {
       const { base, chats, simulator } = gateway
