@@ -77,7 +77,7 @@ export interface ClientsShape {
   readonly unsentBytes: number
   /** The memory of file calls, and of conversations while they are read and sent. */
   readonly files: FairPool
-  /** The memory of what streams keep of conversations: half as much. */
+  /** The memory of what streams keep of conversations, and of inputs that wait: half as much. */
   readonly kept: FairPool
   /** Logs frames if `LOG_LEVEL` is debug. */
   readonly debug: DebugLog.DebugLog | undefined

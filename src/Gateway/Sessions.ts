@@ -44,7 +44,7 @@ export interface Caller {
    * agent is carried out once for each id.
    */
   readonly commandId?: string
-  /** As a `clientMessageId`, of the gateway's own: see `ownKey`. */
+  /** As a `clientMessageId`, of the gateway's own: see `ownKey`. `interrupt` then withdraws a message with it. */
   readonly key?: string
   /** The run that a message or an answer belongs to. */
   readonly run?: ClientRun
@@ -243,7 +243,7 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
     ) => Effect.Effect<string, ActivationError>
     /**
      * Asks the agent to end a turn, by default that of the caller's run or the one in progress, and returns its id. A message
-     * that has not been sent is withdrawn, also while the instance starts.
+     * that has not been sent is withdrawn, also while the instance starts. With a key nothing else is done.
      */
     readonly interrupt: (
       caller: Caller,

@@ -37,7 +37,7 @@ const make = Effect.gen(function* () {
                 }),
                 known => planOf(input, { conversation, ...known })
               )
-        const submitted = turns.submit({ ...caller, run: runOf(runId) }, { id: threadId, agentType }, planning)
+        const submitted = turns.submit({ ...caller, run: runOf(runId) }, { id: threadId, agentType }, input, planning)
         return turns.stream(incoming, submitted, headers, (conversation, followed, subscription) =>
           Effect.map(histories.answered(caller, followed.sessionId, conversation), answered =>
             encodingOf(input, followed, answered, conversation, histories.use(subscription, Effect.succeed))

@@ -37,6 +37,8 @@ export class ChatRequest implements Outlet {
   constructor(
     readonly id: string,
     readonly chat: Thread,
+    /** The id of the message that it sends, or "". */
+    readonly key: string,
     private readonly connection: Connection,
     private readonly tags: Tags,
     /** Called at the end, and with a stream that comes after it. */

@@ -42,9 +42,10 @@ export class Chats {
         index = step.index
         return step.plan
       })
-    return Effect.flatMap(this.turns.submit(caller, chat, plan), followed =>
+    const submitted = Effect.flatMap(this.turns.submit(caller, chat, sent, plan), followed =>
       index < endOf(sent) ? this.submit(caller, chat, sent, { index, ...followed.target }) : Effect.succeed(followed)
     )
+    return this.turns.continuing(submitted)
   }
 
   /** The turn in progress; none if nothing runs. */

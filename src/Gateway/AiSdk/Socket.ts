@@ -18,6 +18,7 @@ import * as EventStreams from "../Streams/EventStreams.ts"
 import { ChatFrame } from "./Api.ts"
 import { ChatRequest, frameOf } from "./ChatRequest.ts"
 import type { Chats } from "./Chats.ts"
+import { endOf } from "./Submission.ts"
 
 /** Bytes of a frame that count as one frame. */
 const countedBytes = 256 * 1024
@@ -118,7 +119,8 @@ class ChatConnection extends ClientSocket {
     const { chats, run } = this.shared
     const chat = { agentType: this.agentType, id: frame.id }
     const { tags } = chats.turns.clients
-    const request: ChatRequest = new ChatRequest(frame.requestId, chat, this.connection, tags, () => {
+    const key = frame.type === "send" ? (frame.messages[endOf(frame)]?.id ?? "") : ""
+    const request: ChatRequest = new ChatRequest(frame.requestId, chat, key, this.connection, tags, () => {
       if (this.requests.get(request.id) === request) this.requests.delete(request.id)
       if (request.stream !== undefined) run(request.stream.release)
     })
@@ -150,7 +152,7 @@ class ChatConnection extends ClientSocket {
     return Effect.gen(this, function* () {
       const { caller, identity } = this
       const { chats, streams } = this.shared
-      const { chat } = request
+      const { chat, form } = request
       const found =
         frame.type === "send" ? Effect.asSome(chats.submit(caller, chat, frame)) : chats.resume(caller, chat)
       const followed = yield* Effect.onExit(found, exit => Deferred.done(request.followed, exit))
@@ -158,12 +160,7 @@ class ChatConnection extends ClientSocket {
       if (request.hasEnded) return
       // The stream has the slot of the connection.
       const client = { caller, expiresAt: identity.expiresAt, slot: ownSlot }
-      const stream = yield* chats.turns.open(
-        client,
-        Effect.succeed(followed.value),
-        chats.writing(request.form),
-        streams
-      )
+      const stream = yield* chats.turns.open(client, Effect.succeed(followed.value), chats.writing(form), streams)
       if (frame.type === "resume") request.answer("start")
       request.follow(stream)
     })
@@ -174,10 +171,15 @@ class ChatConnection extends ClientSocket {
     const request = this.requests.get(requestId)
     if (request === undefined) return
     const { chats, run } = this.shared
+    const { chat, followed, key } = request
     request.end()
+    const caller = { ...this.caller, unlessResumed: true }
     // Where there is no turn, nothing is to be stopped.
-    const stopped = Effect.flatMap(Effect.flatten(Deferred.await(request.followed)), ({ target }) =>
-      chats.stop({ ...this.caller, unlessResumed: true }, request.chat, target.turnId)
+    const stop = (by: Caller) =>
+      Effect.flatMap(Effect.flatten(Deferred.await(followed)), ({ target }) => chats.stop(by, chat, target.turnId))
+    // A message that has not been sent is withdrawn, unless the chat is resumed. A turn is stopped when it is known.
+    const stopped = Effect.flatMap(chats.turns.stop({ ...caller, key }, { id: chat.id }), found =>
+      Option.contains(found, true) ? Effect.void : stop(Option.isNone(found) ? caller : this.caller)
     )
     run(Effect.ignore(Effect.tapError(stopped, error => Effect.logDebug("A turn was not stopped", error))))
   }

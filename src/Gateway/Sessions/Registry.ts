@@ -129,9 +129,11 @@ const turnCalls = (cache: Pick<SessionCache, "use">): Pick<Service, "send" | "in
   interrupt: (caller, sessionId, turnId) =>
     cache.use(caller, sessionId, entity => {
       const interrupted = entity.commands.interrupt(caller, turnId)
-      if (caller.unlessResumed !== true || turnId === undefined) return interrupted
+      if (caller.unlessResumed !== true) return interrupted
       const { resumes } = entity
-      const unlessResumed = Effect.suspend(() => (entity.resumes === resumes ? interrupted : Effect.succeed(turnId)))
+      const unlessResumed = Effect.suspend(() =>
+        entity.resumes === resumes ? interrupted : Effect.succeed(turnId ?? "")
+      )
       return Effect.delay(unlessResumed, resumeTime)
     }),
   answer: (caller, sessionId, requestId, answer, clientMessageId) =>

@@ -99,9 +99,25 @@ export class Turns {
     return this.untilDrain(this.found({ ...caller, awaitsMessages: true }, thread))
   }
 
-  /** Carries out an input. It continues without its client, which may have disconnected because a page was loaded again. */
-  submit<T extends Plan.Target>(caller: Caller, thread: Thread, plan: Planning<T>): Effect.Effect<Followed<T>, Failed> {
-    return Effect.gen(this, function* () {
+  /**
+   * Carries out an input, which takes memory of its tenant in the meantime. It continues without its client, which may have
+   * disconnected because a page was loaded again.
+   */
+  submit<T extends Plan.Target>(
+    caller: Caller,
+    thread: Thread,
+    input: object,
+    plan: Planning<T>
+  ): Effect.Effect<Followed<T>, Failed> {
+    const claim = Effect.filterOrFail(
+      Effect.acquireRelease(
+        Effect.sync(() => this.clients.kept.take(caller.tenant, JSON.stringify(input).length)),
+        held => Effect.sync(() => held?.release())
+      ),
+      held => held !== undefined,
+      () => this.clients.kept.refusal()
+    )
+    const work = Effect.gen(this, function* () {
       const found = yield* this.find(caller, thread)
       // Nothing is created for what is refused.
       if (Option.isNone(found)) yield* Effect.flatMap(plan(empty(""), undefined), admitted)
@@ -113,7 +129,13 @@ export class Turns {
       const planned = this.histories.read(caller, sessionId, conversation => plan(conversation, sessionId))
       const made = yield* Effect.flatMap(planned, admitted)
       return { sessionId, target: yield* this.carryOut(caller, sessionId, made), isJoined: made.is === "attach" }
-    }).pipe(Effect.forkIn(this.scope), Effect.flatMap(Fiber.join))
+    })
+    return this.continuing(Effect.scoped(Effect.zipRight(claim, work)))
+  }
+
+  /** Work that continues without its client. */
+  continuing<A, E>(work: Effect.Effect<A, E>): Effect.Effect<A, E> {
+    return Effect.flatMap(Effect.forkIn(work, this.scope), Fiber.join)
   }
 
   /**

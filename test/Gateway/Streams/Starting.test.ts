@@ -1,6 +1,7 @@
 /** The time before a message is recorded, while the instance of its session starts: nothing is lost in it. */
 import { assert, describe, expect } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
+import { MiB } from "../../../src/base/Bytes.ts"
 import { pass } from "../../../src/Simulator/Testing/Time.ts"
 import { ask, eventsUntil, post } from "../HttpSessions/Fixture.ts"
 import { connect, type makeStarted, timed } from "../Socket/Fixture.ts"
@@ -9,11 +10,13 @@ const body = (runId: string, content = "hello", id = "m-1") => ({
   ...{ threadId: "c", runId, messages: content === "" ? [] : [{ id, role: "user", content }] }
 })
 
-/** Sends a message whose instance takes 20 seconds to start, and waits until it starts. */
-const starting = ({ agUi, base, simulator }: Effect.Effect.Success<ReturnType<typeof makeStarted>>) =>
+type Gateway = Effect.Effect.Success<ReturnType<typeof makeStarted>>
+
+/** Sends the first message of a session, whose instance takes 20 seconds to start, and waits until it starts. */
+const startingBy = <A>({ base, simulator }: Gateway, sending: Effect.Effect<A>) =>
   Effect.gen(function* () {
     yield* simulator.inject({ operation: "create", fault: { kind: "latency", millis: 20_000 } })
-    const running = yield* Effect.fork(post(`${agUi}/echo`, body("run-1")))
+    const running = yield* Effect.fork(sending)
     const { sessions } = yield* Effect.repeat(
       Effect.map(ask(base), ({ json }) => json),
       { until: ({ sessions }) => sessions.length > 0 }
@@ -21,6 +24,9 @@ const starting = ({ agUi, base, simulator }: Effect.Effect.Success<ReturnType<ty
     yield* eventsUntil(base, sessions[0]!.id, event => event.type === "session_state" && event.state === "activating")
     return { running, id: sessions[0]!.id }
   })
+
+/** The same by a run. */
+const starting = (gateway: Gateway) => startingBy(gateway, post(`${gateway.agUi}/echo`, body("run-1")))
 
 describe("While the instance starts", () => {
   timed("a chat and a run can be joined, and have the message", function* (gateway) {
@@ -56,6 +62,27 @@ describe("While the instance starts", () => {
     )
     assert.strictEqual((yield* simulator.state).frames.message, 0)
   })
+
+  timed(
+    "the inputs that wait take memory of their tenant, also without their clients",
+    { socket: { fileBytes: 64 * MiB } },
+    function* (gateway) {
+      const { agUi } = gateway
+      const { running } = yield* starting(gateway)
+      const history = { id: "a-1", role: "assistant", content: "x".repeat(10 * MiB) }
+      const large = (runId: string) => {
+        const [message] = body(runId, "again", `m-${runId}`).messages
+        return post(`${agUi}/echo`, { threadId: "c", runId, messages: [history, message] })
+      }
+      // Two of them have room, and wait.
+      const first = yield* Effect.raceAll(["2", "3", "4"].map(large))
+      assert.deepStrictEqual([first.status, first.headers.has("retry-after")], [503, true])
+      // The clients of the others are gone.
+      assert.strictEqual((yield* large("5")).status, 503)
+      yield* pass("25 seconds", "1 second")
+      assert.strictEqual((yield* Fiber.join(running)).status, 200)
+    }
+  )
 
   timed("a run that waits behind another one is stopped by its name, and its message is not sent", function* (gateway) {
     const { agUi, base, simulator } = gateway
@@ -100,6 +127,40 @@ describe("While the instance starts", () => {
       )
     }
   )
+
+  timed("all messages of a chat are sent although its client is gone", function* (gateway) {
+    const { base, chats } = gateway
+    const messages = ["one", "two"].map(text => ({ id: text, role: "user", parts: [{ type: "text", text }] }))
+    const { id, running } = yield* startingBy(gateway, post(`${chats}`, { id: "c", messages }))
+    yield* Fiber.interrupt(running)
+    yield* pass("25 seconds", "1 second")
+    const events = yield* eventsUntil(base, id, event => event.type === "turn_started" && event.content === "two")
+    expect(events.filter(({ type }) => type === "turn_started")).toMatchObject([{ content: "one" }, { content: "two" }])
+  })
+
+  describe.each([false, true])("a chat is aborted on its socket, and resumed: %s", isResumed => {
+    timed("its message is withdrawn unless it is resumed", function* (gateway) {
+      const { base, chats, simulator } = gateway
+      const client = yield* connect(`${chats.replace("http", "ws")}/ws`)
+      const messages = [{ id: "m-1", role: "user", parts: [{ type: "text", text: "/hang" }] }]
+      const send = client.send(JSON.stringify({ type: "send", requestId: "1", id: "c", messages }))
+      const { id } = yield* startingBy(gateway, send)
+      yield* client.send(JSON.stringify({ type: "abort", requestId: "1" }))
+      if (isResumed) yield* client.send(JSON.stringify({ type: "resume", requestId: "2", id: "c" }))
+      yield* pass("40 seconds", "1 second")
+      const ended = eventsUntil(base, id, ({ type }) => type === (isResumed ? "text_start" : "turn_interrupted"))
+      const types = (yield* ended).map(({ type }) => type)
+      assert.strictEqual(types.includes("turn_interrupted"), !isResumed)
+      assert.strictEqual((yield* simulator.state).frames.message, isResumed ? 1 : 0)
+      if (!isResumed) return
+      yield* pass("3 seconds", "1 second")
+      const { events } = yield* ask(`${base}/${id}/events`)
+      assert.notInclude(
+        events.map(({ type }) => type),
+        "turn_interrupted"
+      )
+    })
+  })
 
   timed("waits end as the service drains, with an error after which a client tries again", function* (gateway) {
     const { agUi, chats, draining } = gateway

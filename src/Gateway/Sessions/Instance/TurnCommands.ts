@@ -52,7 +52,8 @@ class Message {
 
   constructor(
     readonly turnId: string,
-    readonly runId: string | undefined
+    readonly runId: string | undefined,
+    readonly key?: string
   ) {}
 
   get isWithdrawn(): boolean {
@@ -104,8 +105,8 @@ const maxRequests = 1024
 /** Maximum number of runs that wait for the messages of others and can be stopped. */
 const maxAnnounced = 64
 
-const newMessage = (run: ClientRun | undefined): Effect.Effect<Message> =>
-  Effect.map(randomId, id => new Message(`turn-${id}`, run?.id))
+const newMessage = (run: ClientRun | undefined, key?: string): Effect.Effect<Message> =>
+  Effect.map(randomId, id => new Message(`turn-${id}`, run?.id, key))
 
 /** The commands of one session. */
 export class TurnCommands {
@@ -171,7 +172,7 @@ export class TurnCommands {
     const { actor: sub, run } = caller
     const onceId = onceIdOf(clientMessageId, caller, "message", content)
     const sent = Effect.acquireUseRelease(
-      Effect.map(newMessage(run), fresh => {
+      Effect.map(newMessage(run, clientMessageId), fresh => {
         const message = this.takeAnnounced(run) ?? fresh
         this.messages.add(message)
         return message
@@ -266,14 +267,20 @@ export class TurnCommands {
 
   /**
    * Asks the agent to end a turn, whose end arrives as an event: by default that of the caller's run, which may have ended,
-   * or else the one in progress. A message that has not been sent is withdrawn, which may be asked for again until it is recorded.
+   * or else the one in progress. A message that has not been sent is withdrawn, which may be asked for again until it is
+   * recorded. A caller with a key means only the message with that key.
    */
-  interrupt({ run }: Pick<Caller, "run">, turnId: string | undefined): Effect.Effect<string, CommandError> {
+  interrupt(
+    { key, run }: Pick<Caller, "key" | "run">,
+    turnId: string | undefined
+  ): Effect.Effect<string, CommandError> {
     return Effect.gen(this, function* () {
       const { state } = this.session
       const unsent = [...this.messages].filter(message => !message.isClaimed)
-      const isMeant = (message: Message) => (run === undefined ? message.isWaiting : message.runId === run.id)
-      const current = run === undefined ? State.currentTurn(state) : undefined
+      const isAny = run === undefined && key === undefined
+      const isMeant = (message: Message) =>
+        isAny ? message.isWaiting : run === undefined ? message.key === key : message.runId === run.id
+      const current = isAny ? State.currentTurn(state) : undefined
       const wanted = turnId ?? current ?? unsent.find(isMeant)?.turnId
       const message = unsent.find(message => message.turnId === wanted)
       if (message !== undefined) {
