@@ -1,5 +1,5 @@
 /** The fields that several frames share, and the session. */
-import { Schema } from "effect"
+import { Schema, SchemaAST } from "effect"
 import { isObject } from "../../base/Json/Parsing.ts"
 import { ownPrefix } from "../../Client/Conversation/Conversation.ts"
 import * as Limits from "./Limits.ts"
@@ -7,9 +7,12 @@ import * as Limits from "./Limits.ts"
 /** An optional field, which is never null. */
 export const optional = <A, I>(schema: Schema.Schema<A, I>) => Schema.optionalWith(schema, { exact: true })
 
-/** The schema with a description, which the generated documents show. */
+/** The schema with a description, which the generated documents show. Errors would show it for an array too. */
 export const described = <A, I>(schema: Schema.Schema<A, I>, description: string): Schema.Schema<A, I> =>
-  schema.annotations({ description })
+  schema.annotations({
+    description,
+    ...(SchemaAST.isTupleType(schema.ast) && { message: () => "must be an array" })
+  })
 
 /** The name of a frame's schema in generated documents: `text_delta` with `Event` is `TextDeltaEvent`. */
 export const schemaName = (type: string, kind: string): string =>

@@ -186,6 +186,10 @@ describe("a thread", () => {
       expect.stringContaining("threadId: has 257 characters; the limit is 256")
     ])
     expect(yield* run("run-2", [{ role: "user", content: "x" }])).toEqual([400, expect.stringContaining("messages[0]")])
+    expect(yield* run("run-2", [user("n", "x")], { messages: {} })).toEqual([
+      400,
+      "Invalid request: messages: must be an array"
+    ])
     const { sessions } = (yield* ask(base)).json
     assert.lengthOf(sessions, 2)
     for (const { id } of sessions) {
