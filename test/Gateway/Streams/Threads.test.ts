@@ -91,11 +91,11 @@ describe("A name", () => {
   const requests = 8
   let lookUps = 0
   const waiting = new Set<() => void>()
-  /** Lets each request look the name up, and once more before it creates a session, before any of them goes on. */
+  /** Lets each request look the name up, and once more before it creates a session, before any of them continues. */
   const together = Effect.async<void>(resume => {
     waiting.add(() => resume(Effect.void))
     if (waiting.size < requests) return
-    for (const goOn of waiting) goOn()
+    for (const resumeOne of waiting) resumeOne()
     waiting.clear()
   })
   const atOnce = storedWith(

@@ -231,7 +231,7 @@ const broken: Write = { operations: [set("n", "broken", 1)], actor: JSON.parse("
 
 const tags = (reply: Reply<Outcome>) => (reply._tag === "Done" ? reply.outcomes.map(({ _tag }) => _tag) : reply)
 
-test.scoped("a commit into a file that loses its name meanwhile is not acknowledged", function* () {
+test.scoped("a commit into a file that loses its name in the meantime is not acknowledged", function* () {
   const directory = yield* temporaryDirectory
   yield* Effect.provide(lastSeq, Sqlite.layer({ directory, writer: "inline" }))
   const file = join(directory, "kv.db")
