@@ -165,14 +165,14 @@ layer(setting, { excludeTestServices: true })("causeway import", it => {
     )
   })
 
-  test.scoped("retries while the service is unavailable, and reports it once", function* () {
-    const { files, url } = yield* Setting
+  test.scoped("retries while the service is unavailable, writes once, and reports it once", function* () {
+    const { client, files, url } = yield* Setting
     const file = join(files, "away.ndjson")
     writeFileSync(file, '{"namespace":"cli/away","key":"k","value":1}\n')
     let lost = 0
     const losing = yield* proxy(
       () => url,
-      request => (request.url?.endsWith("/batch") && --lost >= 0 ? "close" : "pass")
+      request => (request.url?.endsWith("/batch") && --lost >= 0 ? "lose the answer" : "pass")
     )
     const importing = (...more: ReadonlyArray<string>) =>
       Effect.suspend(() => {
@@ -184,5 +184,7 @@ layer(setting, { excludeTestServices: true })("causeway import", it => {
     const retried = yield* importing()
     assert.strictEqual(retried.code, 0)
     assert.strictEqual(retried.stderr.split("Trying again.").length, 2)
+    const { items } = Option.getOrThrow(yield* Stream.runHead(client.listKeys("cli/away")))
+    assert.strictEqual(items[0]?.version, 2)
   })
 })

@@ -174,7 +174,7 @@ describe("published keys", () => {
     assert.strictEqual(yield* Effect.withClock(Effect.flatMap(sign(young, "young"), identify), setBack), "ok")
   })
 
-  test.scoped("keys without an id are all tried, whether the token names one or not", function* () {
+  test.scoped("keys without an id are all tried, whether the token names one or not, and may rotate", function* () {
     const pairs = [yield* pair("RS256"), yield* pair("RS256"), yield* pair("ES256"), yield* pair("EdDSA")]
     const stranger = yield* pair("RS256")
     const server = keyServer(pairs.map(({ jwk }) => jwk))
@@ -184,6 +184,9 @@ describe("published keys", () => {
       assert.strictEqual(yield* Effect.flatMap(sign(one, "named"), identify), "ok", one.alg)
     }
     assert.strictEqual(yield* Effect.flatMap(sign(stranger), identify), "Unauthorized")
+    server.answers = () => Effect.succeed({ keys: [stranger.jwk] })
+    yield* TestClock.adjust("30 seconds")
+    assert.strictEqual(yield* Effect.flatMap(sign(stranger), identify), "ok")
   })
 
   test.scoped(
@@ -227,7 +230,7 @@ const text = "a secret of thirty-two bytes or more"
 const withSecret = { secret: Option.some(Redacted.make(text)) }
 const secretKey = { alg: "HS256", privateKey: new TextEncoder().encode(text) }
 
-const badTenants = ["", ".", "..", "a/b", "a\\b", "a b", "ä", "a\0", "a:b", "x".repeat(129), 5, null, ["a"]]
+const badTenants = ["", ".", "..", "a/b", "a\\b", "a b", "ä", "a\0", "a:b", "%2e", "x".repeat(129), 5, null, ["a"]]
 
 describe("claims", () => {
   test.scoped("audience and issuer are checked if they are configured", function* () {

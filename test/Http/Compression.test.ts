@@ -145,8 +145,10 @@ describe("compression of answers", () => {
       )
       const unread = Reply.stream("application/json", Stream.concat(Stream.make(Buffer.from(text)), Stream.never))
       const idle = yield* Effect.fork(Effect.flatMap(compress(unread, gzip), bytesOf))
+      // Its only work is the end, of which nothing reports that it cannot be done later.
+      const ending = yield* Effect.fork(Effect.flatMap(compress(streamed([]), gzip), bytesOf))
       yield* yieldToEventLoop
-      yield* Fiber.interruptAll([...working.slice(0, 5), idle])
+      yield* Fiber.interruptAll([...working.slice(0, 5), idle, ending])
       yield* yieldToEventLoop
       yield* Fiber.interruptAll(working)
       yield* eventually(allFree)

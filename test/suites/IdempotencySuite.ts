@@ -205,6 +205,19 @@ export const idempotencySuite = (
     )
 
     check(
+      "a key that is used again each day counts once",
+      function* () {
+        for (let days = 0; days < 10; days++) {
+          yield* TestClock.setTime(start + days * day)
+          expect(yield* isKnown("t", "again")).toBe(false)
+        }
+        expect(yield* isKnown("t", "other")).toBe(false)
+        expect(yield* isKnown("t", "again")).toBe(true)
+      },
+      8 * overheadBytes
+    )
+
+    check(
       "of many tenants with one key each the oldest are forgotten",
       function* () {
         const many = Math.ceil(fewBytes / overheadBytes)

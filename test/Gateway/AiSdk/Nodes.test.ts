@@ -51,6 +51,15 @@ layer(Environment.layer, { excludeTestServices: true })(
             yield* tab.until(({ status }) => status === "ready")
             expect(tab.last.metadata).toMatchObject({ status: "interrupted" })
           }
+          const ask = (url: string, method = "GET") => Effect.promise(() => fetch(url, { method, headers }))
+          const sessions = `${nodes[0]!.url}/api/v1/sessions`
+          const listed = yield* Effect.flatMap(ask(sessions), answer => Effect.promise(() => answer.json()))
+          const { id } = (listed as { readonly sessions: ReadonlyArray<{ readonly id: string }> }).sessions[0]!
+          assert.strictEqual((yield* ask(`${sessions}/${id}`, "DELETE")).status, 204)
+          for (const url of urls) {
+            const answer = yield* ask(`${url}/c/messages`)
+            assert.include(yield* Effect.promise(() => answer.text()), String.raw`There is no session \"c\"`)
+          }
         })
       )
     }

@@ -1,7 +1,7 @@
 /** The events that clients receive live, and those that they missed, where a part of them cannot be read. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, TestClock } from "effect"
-import { Feed } from "../../../src/Gateway/Clients/Feed.ts"
+import { Feed, type Range } from "../../../src/Gateway/Clients/Feed.ts"
 import { makeReplays, type Replays } from "../../../src/Gateway/Clients/Replays.ts"
 import { SessionUnreadable } from "../../../src/Gateway/SessionEvents.ts"
 import type { Frame, Subscription } from "../../../src/Gateway/Sessions.ts"
@@ -136,6 +136,31 @@ const until = (isTrue: () => boolean) => Effect.repeat(breathe, { until: isTrue 
 const pages: Subscription["read"] = after => Effect.succeed({ frames: framesAfter(after, 200, 5), trimmedSeq: 0 })
 
 const replayed = given(it.scoped, () => Effect.map(makeReplays, replays => ({ replays })))
+
+it("a feed skips what is no longer kept at its first read only, and ends with the last event that is wanted", () => {
+  const ends: Array<string> = []
+  const sent: Array<number> = []
+  const outbox = {
+    hasRoom: true,
+    sendEvents: (frames: ReadonlyArray<Frame>) => void sent.push(...frames.map(({ seq }) => seq)),
+    whenRoom: () => {}
+  }
+  const begin = (range: Range) => {
+    const feed = new Feed(outbox, { onBehind: () => {}, onEnd: reason => ends.push(reason) })
+    feed.begin({ publishedSeq: () => 9 } as Partial<Subscription> as Subscription, range)
+    return feed
+  }
+  const feed = begin({ after: 0, maySkip: true })
+  feed.onPage(0, range(4, 5), 3)
+  expect([feed.position, ends]).toEqual([5, []])
+  feed.onPage(5, range(8, 9), 7)
+  expect([feed.position, ends]).toEqual([5, ["lost"]])
+  begin({ after: 5, until: 7, maySkip: false }).onPage(5, range(6, 9), 0)
+  expect([sent, ends]).toEqual([
+    [4, 5, 6, 7],
+    ["lost", "complete"]
+  ])
+})
 
 describe("Replays", () => {
   replayed("events go in few writes of bounded size, in order", function* ({ replays }) {

@@ -113,6 +113,10 @@ describe("the link between nodes", () => {
     yield* sending.awaitBegun(3)
     assert.strictEqual(yield* failureOf(sendBounded("greedy")), "SessionsBusy")
     assert.deepInclude(yield* sendBounded("other"), { is: "answer" })
+
+    const talking = yield* server(() => Effect.succeed("x".repeat(1024 * 1024)))
+    const large = Effect.asVoid(link.send(owner(talking.address), command("x")))
+    assert.strictEqual(yield* failureOf(large), "NodeSilent")
   })
 
   /** Posts what is no command, and returns the status. */

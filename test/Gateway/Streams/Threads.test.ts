@@ -88,9 +88,29 @@ describe("A name", () => {
     assert.strictEqual(yield* one.end, 'There is no session "c"')
   })
 
-  live("that is first used by many requests at once has one session", function* ({ agUi, base }) {
+  const requests = 8
+  let lookUps = 0
+  const waiting = new Set<() => void>()
+  /** Lets each request look the name up, and once more before it creates a session, before any of them continues. */
+  const together = Effect.async<void>(resume => {
+    waiting.add(() => resume(Effect.void))
+    if (waiting.size < requests) return
+    for (const resumeOne of waiting) resumeOne()
+    waiting.clear()
+  })
+  const atOnce = storedWith(
+    () => ({}),
+    store => ({
+      get: (namespace, key) =>
+        namespace.endsWith("/threads") && ++lookUps <= 2 * requests
+          ? Effect.zipLeft(store.get(namespace, key), together)
+          : store.get(namespace, key)
+    })
+  )
+
+  live("that is first used by many requests at once has one session", { stored: atOnce }, function* ({ agUi, base }) {
     const all = yield* Effect.all(
-      Array.from({ length: 8 }, () => post(`${agUi}/echo`, run("m"))),
+      Array.from({ length: requests }, () => post(`${agUi}/echo`, run("m"))),
       {
         concurrency: "unbounded"
       }

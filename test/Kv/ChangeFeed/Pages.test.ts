@@ -169,8 +169,9 @@ describe("Page", () => {
     const parts = (after: number, limit: number, tenant: string) =>
       whole.split({ after, limit, tenant }).map(part => [part.count, part.lastSeq])
     expect(parts(0, 10, "")).toEqual([[5, 7]])
-    expect(parts(0, 2, "a")).toEqual([
-      [2, 3],
+    expect(parts(0, 1, "a")).toEqual([
+      [1, 1],
+      [1, 3],
       [1, 7]
     ])
     expect(parts(1, 2, "a")).toEqual([[2, 7]])

@@ -200,12 +200,16 @@ describe("messages to an instance", () => {
       yield* gate.close
       const first = yield* Effect.fork(sessions.send(alice, id, "first"))
       yield* begun.await
-      yield* Effect.forEach(["run-2", "run-3"], run => sessions.get(of(run), id))
+      // The first of 65 is forgotten.
+      const runs = ["run-1", ...Array.from({ length: 62 }, (_, index) => `run-${index + 5}`), "run-2", "run-3"]
+      yield* Effect.forEach(runs, run => sessions.get(of(run), id))
       const turnId = yield* sessions.interrupt(of("run-2"), id, undefined)
       yield* sessions.interrupt(of("run-3"), id, undefined)
-      expect(yield* Effect.flip(sessions.interrupt(of("run-4"), id, undefined))).toMatchObject({
-        _tag: "SessionConflict"
-      })
+      for (const run of ["run-1", "run-4"]) {
+        expect(yield* Effect.flip(sessions.interrupt(of(run), id, undefined))).toMatchObject({
+          _tag: "SessionConflict"
+        })
+      }
       yield* gate.open
       expect(yield* sessions.send(of("run-2"), id, "second")).toBe(turnId)
       expect(yield* sessions.interrupt(of("run-2"), id, undefined)).toBe(turnId)

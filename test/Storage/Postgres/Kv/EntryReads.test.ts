@@ -110,6 +110,16 @@ it.live("a read whose caller is gone needs no statement", () =>
   })
 )
 
+it.live("a read is refused while 10,000 wait", () =>
+  Effect.gen(function* () {
+    const { reads, sent } = fakePool()
+    yield* start(reads, 10_000)
+    yield* Effect.repeat(turn, { until: () => sent.length === 2 })
+    yield* start(reads, 2 * 64)
+    expect(yield* Effect.raceFirst(Effect.flip(reads.get("n", "late")), turn)).toBeInstanceOf(StoreUnavailable)
+  })
+)
+
 onPostgres("Postgres, reads of single entries", () => {
   live("each gets its own entry, and a name with U+0000 none", function* () {
     const started = yield* node(yield* newDatabase)

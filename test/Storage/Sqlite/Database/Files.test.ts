@@ -8,6 +8,7 @@ import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import { decode } from "../../../../src/Kv/Entry.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
+import * as Files from "../../../../src/Storage/Sqlite/Database/Files.ts"
 import * as SqliteEvents from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { isLong } from "../../../Scale.ts"
@@ -31,6 +32,19 @@ interface Subject<R> {
   readonly others: ReadonlyArray<Attempt<unknown, R>>
   readonly expectReady: (isReady: boolean) => Effect.Effect<void, never, R>
 }
+
+it.scoped("the log of a replaced database is set aside, and that of one that is still there is not", () =>
+  Effect.gen(function* () {
+    const file = join(yield* temporaryDirectory, "kv.db")
+    for (const name of [file, `${file}-wal`, `${file}.next`]) writeFileSync(name, name)
+    const identity = Files.identify(file)
+    Files.setAsideLog(file, identity)
+    expect(existsSync(`${file}-wal.orphan`)).toBe(false)
+    renameSync(`${file}.next`, file)
+    Files.setAsideLog(file, identity)
+    expect([existsSync(`${file}-wal`), existsSync(`${file}-wal.orphan`)]).toEqual([false, true])
+  })
+)
 
 let keys = 1000
 
