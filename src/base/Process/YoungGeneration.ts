@@ -17,7 +17,7 @@ import { PerformanceObserver } from "node:perf_hooks"
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8"
 
 /** The size up to which the young generation grows, in bytes. */
-export const limit = 32 * 1024 * 1024
+export const limit = 64 * 1024 * 1024
 
 let allowed = 0
 
