@@ -106,13 +106,15 @@ export const pull = <E>(
   Effect.map(Stream.toPull(body), next => {
     const events = reader(longest)
     const text = new TextDecoder()
-    const read = Effect.map(next, pieces => {
-      const made = Chunk.toReadonlyArray(pieces).flatMap(piece => events.push(text.decode(piece, { stream: true })))
-      onUnfinished(events.unfinished())
-      return Chunk.unsafeFromArray(made)
-    })
-    return Effect.catchAll(read, end => {
-      const last = Option.isNone(end) ? events.end() : []
-      return last.length > 0 ? Effect.succeed(Chunk.unsafeFromArray(last)) : Effect.fail(end)
+    return Effect.matchEffect(next, {
+      onFailure: end => {
+        const last = Option.isNone(end) ? events.end() : []
+        return last.length > 0 ? Effect.succeed(Chunk.unsafeFromArray(last)) : Effect.fail(end)
+      },
+      onSuccess: pieces => {
+        const made = Chunk.toReadonlyArray(pieces).flatMap(piece => events.push(text.decode(piece, { stream: true })))
+        onUnfinished(events.unfinished())
+        return Effect.succeed(Chunk.unsafeFromArray(made))
+      }
     })
   })

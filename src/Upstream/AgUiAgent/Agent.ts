@@ -99,7 +99,8 @@ const follow = (
     const count = (characters: number) =>
       arriving.record(abandoned, characters, () => Deferred.unsafeDone(abandoned, tooMuch))
     /** When the newest event has arrived, in monotonic milliseconds; none while it waits for the session. */
-    let silentSince: number | undefined = yield* Monotonic.millis
+    const clock = yield* Effect.clock
+    let silentSince: number | undefined = Monotonic.unsafeMillis(clock)
 
     const read = Effect.gen(function* () {
       const pull = yield* ServerSentEvents.pull(body, eventBytes, count)
@@ -113,7 +114,7 @@ const follow = (
           received.push(...decode(event, eventBytes))
         }
         if (!(yield* follower.take(received))) return
-        silentSince = yield* Monotonic.millis
+        silentSince = Monotonic.unsafeMillis(clock)
       }
     }).pipe(
       Effect.scoped,

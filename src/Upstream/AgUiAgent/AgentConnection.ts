@@ -200,17 +200,17 @@ class AgentConnection {
 
   /** Passes on events. Returns whether others may follow. */
   private read({ translation }: Turn, received: ReadonlyArray<Received>): Effect.Effect<boolean, UpstreamFailure> {
-    return Effect.gen(this, function* () {
+    const large = received.filter(one => one instanceof OversizedFrame).length
+    const { awaitRoom } = this.events
+    // What has arrived together waits together.
+    const ready = large === 0 ? awaitRoom : Effect.zipRight(Metric.incrementBy(largeEvents, large), awaitRoom)
+    return Effect.flatMap(ready, () => {
       for (const one of received) {
-        if (one instanceof UpstreamFailure) return yield* Effect.zipRight(Metric.increment(rejectedFrames), one)
-        if (one instanceof OversizedFrame) yield* Metric.increment(largeEvents)
-        for (const event of one instanceof OversizedFrame ? [one.event] : translation.add(one)) {
-          yield* this.events.awaitRoom
-          this.events.offer(event)
-        }
-        if (!translation.isOpen) return false
+        if (one instanceof UpstreamFailure) return Effect.zipRight(Metric.increment(rejectedFrames), one)
+        this.offer(one instanceof OversizedFrame ? [one.event] : translation.add(one))
+        if (!translation.isOpen) return Effect.succeed(false)
       }
-      return true
+      return Effect.succeed(true)
     })
   }
 
