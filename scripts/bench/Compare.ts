@@ -1,4 +1,4 @@
-import { Console, Effect } from "effect"
+import { Console, Effect, type Scope } from "effect"
 import type { BenchFailed } from "./BenchFailed.ts"
 import type { Comparison, Sample } from "./Findings.ts"
 import * as ClosedLoop from "./load/ClosedLoop.ts"
@@ -16,10 +16,11 @@ export interface Work {
 }
 
 /** A contender in a comparison. */
-export interface Entrant<R> {
+export interface Entrant {
   readonly name: string
   readonly pid: number
-  readonly work: (seconds: number) => Effect.Effect<Work, BenchFailed, R>
+  /** Connects the clients of a round, until the scope closes. Only the work that it returns is measured. */
+  readonly prepare: Effect.Effect<(seconds: number) => Effect.Effect<Work, BenchFailed>, BenchFailed, Scope.Scope>
 }
 
 /** A closed loop of requests as work. */
@@ -28,10 +29,10 @@ export const underLoad = (
   connections: number,
   request: () => string,
   name = running.name
-): Entrant<never> => ({
+): Entrant => ({
   name,
   pid: running.pid,
-  work: seconds =>
+  prepare: Effect.succeed(seconds =>
     Effect.map(ClosedLoop.run({ port: running.port, connections, seconds, request }), outcome => ({
       done: outcome.requests,
       seconds: outcome.seconds,
@@ -39,6 +40,7 @@ export const underLoad = (
       p50: outcome.latency.quantile(0.5),
       p99: outcome.latency.quantile(0.99)
     }))
+  )
 })
 
 const generatorSeconds = Effect.sync(() => {
@@ -46,8 +48,9 @@ const generatorSeconds = Effect.sync(() => {
   return (system + user) / 1e6
 })
 
-const sample = <R>({ pid, work }: Entrant<R>, seconds: number): Effect.Effect<Sample, BenchFailed, R> =>
+const sample = ({ pid, prepare }: Entrant, seconds: number): Effect.Effect<Sample, BenchFailed> =>
   Effect.gen(function* () {
+    const work = yield* prepare
     const serverBefore = yield* treeSeconds(pid)
     const generatorBefore = yield* generatorSeconds
     const startedAt = performance.now()
@@ -62,21 +65,21 @@ const sample = <R>({ pid, work }: Entrant<R>, seconds: number): Effect.Effect<Sa
       serverShare: server / elapsed,
       generatorShare: generator / elapsed
     }
-  })
+  }).pipe(Effect.scoped)
 
 /**
  * Measures contenders in rounds, one at a time. Each round begins with another contender, so that other load on the
  * machine affects all of them alike.
  */
-export const compare = <R>(
+export const compare = (
   about: Pick<Comparison, "name" | "title" | "unit">,
-  entrants: ReadonlyArray<Entrant<R>>
-): Effect.Effect<Comparison, BenchFailed, Plan | R> =>
+  entrants: ReadonlyArray<Entrant>
+): Effect.Effect<Comparison, BenchFailed, Plan> =>
   Effect.gen(function* () {
     const { rounds, seconds, warmUpSeconds } = yield* Plan
     yield* Console.error(`${about.title} …`)
     const samples = entrants.map((): Array<Sample> => [])
-    for (const { work } of entrants) yield* work(warmUpSeconds)
+    for (const entrant of entrants) yield* sample(entrant, warmUpSeconds)
     for (let round = 0; round < rounds; round++) {
       for (let turn = 0; turn < entrants.length; turn++) {
         const index = (round + turn) % entrants.length

@@ -21,7 +21,7 @@ interface Case {
   readonly title: string
   readonly unit: "requests" | "frames"
   readonly started: (contender: ReturnType<typeof build>) => Effect.Effect<Running, BenchFailed, Plan | Scope.Scope>
-  readonly entrant: (running: Running) => Entrant<never>
+  readonly entrant: (running: Running) => Entrant
 }
 
 const cases: ReadonlyArray<Case> = [

@@ -34,24 +34,26 @@ export const broadcasting = (
   connections: number,
   request: () => string,
   onMessages: (messages: ReadonlyArray<string>) => void
-): Entrant<never> => ({
+): Entrant => ({
   name: running.name,
   pid: running.pid,
-  work: seconds =>
-    Effect.gen(function* () {
-      const all = yield* Followers.make({ port: running.port, path: yield* path, key, count: followers })
-      const before = all.messages()
-      const { failures, seconds: taken } = yield* ClosedLoop.run({
-        port: running.port,
-        connections,
-        seconds,
-        request
+  prepare: Effect.gen(function* () {
+    const all = yield* Followers.make({ port: running.port, path: yield* path, key, count: followers })
+    return (seconds: number) =>
+      Effect.gen(function* () {
+        const before = all.messages()
+        const { failures, seconds: taken } = yield* ClosedLoop.run({
+          port: running.port,
+          connections,
+          seconds,
+          request
+        })
+        const done = all.messages() - before
+        onMessages(all.kept())
+        if (done === 0) return yield* new BenchFailed({ reason: `${running.name} sends its followers nothing` })
+        return { done, seconds: taken, failures } satisfies Work
       })
-      const done = all.messages() - before
-      onMessages(all.kept())
-      if (done === 0) return yield* new BenchFailed({ reason: `${running.name} sends its followers nothing` })
-      return { done, seconds: taken, failures } satisfies Work
-    }).pipe(Effect.scoped)
+  })
 })
 
 /** The writes that followers receive. */

@@ -61,40 +61,42 @@ const watching = (
   running: Running,
   path: Effect.Effect<string, BenchFailed>,
   onWorst: (millis: number) => void
-): Entrant<never> => ({
+): Entrant => ({
   name: running.name,
   pid: running.pid,
-  work: seconds =>
-    Effect.gen(function* () {
-      const latency = new Histogram()
-      let done = 0
-      yield* Followers.make({
-        port: running.port,
-        path: yield* path,
-        key,
-        count: followers,
-        onMessage: payload => {
-          const { changes = [] }: Frame = JSON.parse(payload)
-          for (const { value } of changes) latency.record(performance.now() - value.sentAt)
-          done += changes.length
-        }
-      })
-      const { failures, send } = yield* writer(running.port)
-      const wanted = Math.ceil(seconds * writesPerSecond)
-      const startedAt = performance.now()
-      for (let index = 0; index < wanted; index++) {
-        yield* Effect.sleep(Math.max(0, startedAt + (index * 1000) / writesPerSecond - performance.now()))
-        send(index)
+  prepare: Effect.gen(function* () {
+    const latency = new Histogram()
+    let done = 0
+    yield* Followers.make({
+      port: running.port,
+      path: yield* path,
+      key,
+      count: followers,
+      onMessage: payload => {
+        const { changes = [] }: Frame = JSON.parse(payload)
+        for (const { value } of changes) latency.record(performance.now() - value.sentAt)
+        done += changes.length
       }
-      const endsAt = performance.now() + drainMillis
-      while (done < wanted * followers && performance.now() < endsAt) yield* Effect.sleep(5)
-      const taken = (performance.now() - startedAt) / 1000
-      const missing = wanted * followers - done
-      if (missing > 0) return yield* new BenchFailed({ reason: `${running.name} has not sent ${missing} changes` })
-      onWorst(latency.quantile(1))
-      const [p50, p99] = [latency.quantile(0.5), latency.quantile(0.99)]
-      return { done, seconds: taken, failures: failures(), p50, p99 } satisfies Work
-    }).pipe(Effect.scoped)
+    })
+    const { failures, send } = yield* writer(running.port)
+    return (seconds: number) =>
+      Effect.gen(function* () {
+        const wanted = Math.ceil(seconds * writesPerSecond)
+        const startedAt = performance.now()
+        for (let index = 0; index < wanted; index++) {
+          yield* Effect.sleep(Math.max(0, startedAt + (index * 1000) / writesPerSecond - performance.now()))
+          send(index)
+        }
+        const endsAt = performance.now() + drainMillis
+        while (done < wanted * followers && performance.now() < endsAt) yield* Effect.sleep(5)
+        const taken = (performance.now() - startedAt) / 1000
+        const missing = wanted * followers - done
+        if (missing > 0) return yield* new BenchFailed({ reason: `${running.name} has not sent ${missing} changes` })
+        onWorst(latency.quantile(1))
+        const [p50, p99] = [latency.quantile(0.5), latency.quantile(0.99)]
+        return { done, seconds: taken, failures: failures(), p50, p99 } satisfies Work
+      })
+  })
 })
 
 export const lightFanOut: Case = {
