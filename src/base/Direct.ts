@@ -178,6 +178,39 @@ export const flatMap = <A, E, R, B, E2, R2>(
 export const map = <A, E, R, B>(self: Effect.Effect<A, E, R>, f: (value: A) => B): Effect.Effect<B, E, R> =>
   flatMap(self, value => Exit.succeed(f(value)))
 
+/** `Effect.raceFirst`. Direct if both effects are. */
+export const raceFirst = <A, E, R, B, E2, R2>(
+  self: Effect.Effect<A, E, R>,
+  that: Effect.Effect<B, E2, R2>
+): Effect.Effect<A | B, E | E2, R | R2> =>
+  new Suspend<A | B, E | E2, R | R2>(() => {
+    const first = advance(self)
+    if (exitOf(first) !== undefined) return first
+    const second = advance(that)
+    if (exitOf(second) !== undefined) return second
+    if (!(first instanceof Async && first.isInterruptible && second instanceof Async && second.isInterruptible)) {
+      return Effect.raceFirst(first, second)
+    }
+    return new Async<A | B, E | E2, R | R2>(resume => {
+      let isOver = false
+      let cancelFirst = neverCanceled
+      let cancelSecond = neverCanceled
+      const end = (cancelOther: () => void, effect: Effect.Effect<A | B, E | E2, R | R2>): void => {
+        if (isOver) return
+        isOver = true
+        cancelOther()
+        resume(effect)
+      }
+      cancelFirst = first.register((effect: Effect.Effect<A, E, R>) => end(cancelSecond, effect))
+      if (!isOver) cancelSecond = second.register((effect: Effect.Effect<B, E2, R2>) => end(cancelFirst, effect))
+      return () => {
+        isOver = true
+        cancelFirst()
+        cancelSecond()
+      }
+    })
+  })
+
 /**
  * Runs an effect, in a fiber only if it needs one, and calls `onExit` once, perhaps before it returns. The exit of the
  * fiber that `fork` starts ends the run. The returned function interrupts it; what is uninterruptible ends before.

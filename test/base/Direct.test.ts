@@ -176,6 +176,69 @@ describe("Direct", () => {
     expect(results).toEqual(["now", "now"])
   })
 
+  describe("of two effects", () => {
+    const log: Array<string> = []
+    const resumes = new Map<string, () => void>()
+    const waiting = (name: string) =>
+      Direct.async<string>(resume => {
+        log.push(`${name} waits`)
+        resumes.set(name, () => resume(Exit.succeed(name)))
+        return () => log.push(`${name} is canceled`)
+      })
+    const race = (first: Effect.Effect<string>, second: Effect.Effect<string>) => {
+      log.length = 0
+      return Direct.run(Direct.raceFirst(first, second), Effect.runFork, exit =>
+        log.push(Exit.isSuccess(exit) ? exit.value : Exit.isInterrupted(exit) ? "interrupted" : "failed")
+      )
+    }
+
+    it("has the exit of the first one, and cancels the other one", () => {
+      for (const [first, other] of [["left", "right"] as const, ["right", "left"] as const]) {
+        const interrupt = race(waiting("left"), waiting("right"))
+        resumes.get(first)!()
+        resumes.get(other)!()
+        interrupt()
+        expect(log).toEqual(["left waits", "right waits", `${other} is canceled`, first])
+      }
+    })
+
+    it("does not start to wait for one if the other one has ended", () => {
+      const now = Direct.async<string>(resume => {
+        resume(Exit.succeed("now"))
+        return never
+      })
+      race(now, waiting("right"))
+      expect(log).toEqual(["now"])
+      race(waiting("left"), now)
+      expect(log).toEqual(["left waits", "left is canceled", "now"])
+      for (const [left, right] of [
+        [Exit.succeed("exit"), waiting("right")] as const,
+        [waiting("left"), Exit.succeed("exit")] as const
+      ]) {
+        race(left, right)
+        expect(log).toEqual(["exit"])
+      }
+      race(Exit.die("defect"), waiting("right"))
+      expect(log).toEqual(["failed"])
+    })
+
+    it("cancels both if it is interrupted", () => {
+      race(waiting("left"), waiting("right"))()
+      expect(log).toEqual(["left waits", "right waits", "left is canceled", "right is canceled", "interrupted"])
+    })
+
+    test.effect("are as in a fiber if one of them needs a fiber", function* () {
+      const slow = Effect.as(Effect.yieldNow(), "slow")
+      expect(yield* Direct.raceFirst(waiting("left"), slow)).toBe("slow")
+      expect(yield* Direct.raceFirst(slow, waiting("right"))).toBe("slow")
+      const kept = Direct.uninterruptible(waiting("kept"))
+      const racing = yield* Effect.fork(Direct.raceFirst(kept, slow))
+      yield* Effect.repeatN(Effect.yieldNow(), 10)
+      resumes.get("kept")!()
+      expect(yield* Fiber.join(racing)).toBe("slow")
+    })
+  })
+
   test.effect("interrupts the fiber of an effect that was forked", function* () {
     const fibers: Array<Fiber.RuntimeFiber<unknown, unknown>> = []
     const exits: Array<Exit.Exit<unknown, unknown>> = []

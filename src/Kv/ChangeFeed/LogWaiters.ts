@@ -4,6 +4,8 @@
  */
 
 import { Duration, Effect, Schema, type Scope } from "effect"
+import * as Direct from "../../base/Direct.ts"
+import { Signal } from "../../base/Signal.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Monotonic from "../../base/Time/Monotonic.ts"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
@@ -238,7 +240,7 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     const log = yield* ChangeLog
     const draining = yield* DrainingSignal
     const occupancy = new Supervision.Occupancy()
-    const restarted = Effect.unsafeMakeLatch(false)
+    const restarted = new Signal()
     /** The end of the log that the last reads have seen. */
     const end = () => ({ lastSeq: pages.end(), epoch: pages.epoch() })
     let current = new Scan(end())
@@ -247,18 +249,21 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     const restart = (): void => {
       const previous = current
       current = new Scan(end())
-      restarted.unsafeOpen()
+      restarted.set()
       previous.wakeAll("grown")
     }
 
     const watch = Effect.gen(function* () {
-      restarted.unsafeClose()
-      if (!current.isAwaited) return yield* restarted.await
+      restarted.clear()
+      if (!current.isAwaited) return yield* restarted.wait
       if (current.isOutdatedBy(end())) return restart()
       const scan = current
       const from = scan.lastSeq
-      const grown = Effect.as(log.awaitPast(from), true)
-      const hasGrown = yield* Effect.raceFirst(grown, Effect.as(restarted.await, false))
+      const grown = Direct.map(log.awaitPast(from), () => true)
+      const hasGrown = yield* Direct.raceFirst(
+        grown,
+        Direct.map(restarted.wait, () => false)
+      )
       if (!hasGrown) return
       // If the read fails, each reader finds out whether the failure concerns it.
       const page = yield* Effect.tapErrorCause(pages.next(tail(from)), () => Effect.sync(restart))

@@ -1,7 +1,9 @@
 /** The WebSockets that follow the change log: their upgrades, and the rounds of reads that serve them. */
 
-import { type Context, Effect, Runtime, type Scope } from "effect"
+import { type Context, Effect, Exit, Runtime, type Scope } from "effect"
+import * as Direct from "../../base/Direct.ts"
 import * as DebugLog from "../../base/Observability/DebugLog.ts"
+import { Signal } from "../../base/Signal.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import { Backoff } from "../../base/Time/Backoff.ts"
 import { yieldToEventLoop } from "../../base/Time/EventLoop.ts"
@@ -21,8 +23,8 @@ interface Options {
   readonly pages: Pages
   readonly log: Pick<Context.Tag.Service<ChangeLog>, "awaitPast">
   readonly followers: FollowerSet
-  /** Open when a follower may need something. Each round closes it. */
-  readonly work: Effect.Latch
+  /** Set when a follower may need something. Each round clears it. */
+  readonly work: Signal
 }
 
 /** The number of groups of lagging followers that are served before those at the end of the log. */
@@ -84,11 +86,14 @@ const serveEnd = ({ followers, pages }: Options): Effect.Effect<boolean, StoreUn
 
 /** Waits until there is work. Returns the reason. */
 const untilWork = ({ followers, log, work }: Options): Effect.Effect<"lagging" | "grown" | "woken"> =>
-  Effect.suspend(() => {
-    if (followers.lagging) return Effect.succeed("lagging" as const)
-    const woken = Effect.as(work.await, "woken" as const)
+  Direct.suspend(() => {
+    if (followers.lagging) return Exit.succeed("lagging" as const)
+    const woken = Direct.map(work.wait, () => "woken" as const)
     if (!followers.atEnd) return woken
-    return Effect.raceFirst(woken, Effect.as(log.awaitPast(followers.shared), "grown" as const))
+    return Direct.raceFirst(
+      woken,
+      Direct.map(log.awaitPast(followers.shared), () => "grown" as const)
+    )
   })
 
 /**
@@ -103,7 +108,7 @@ const roundsOf = (options: Options) => {
 
   const round = Effect.gen(function* () {
     const why = yield* untilWork(options)
-    work.unsafeClose()
+    work.clear()
     yield* yieldToEventLoop
     yield* serveLagging(options)
     if (why !== "woken" || polling) {
@@ -116,7 +121,7 @@ const roundsOf = (options: Options) => {
 
   const poll = Effect.sync(() => {
     polling = true
-    work.unsafeOpen()
+    work.set()
   })
 
   // After the outage the log may have been replaced.
@@ -154,7 +159,7 @@ export const make = (
   Effect.gen(function* () {
     const log = yield* ChangeLog
     const runFork = Runtime.runFork(yield* Effect.runtime())
-    const work = Effect.unsafeMakeLatch(false)
+    const work = new Signal()
     const connections = yield* WebSocket.connectionSet({
       messageBytes: 4096,
       subprotocol,
@@ -165,7 +170,7 @@ export const make = (
       goingAway: closes.goingAway,
       drainInterval: 0
     })
-    const wake = () => work.unsafeOpen()
+    const wake = () => work.set()
     const followers = new FollowerSet(pages.end, connections.now, wake, () => slots.release(), yield* DebugLog.make)
     const rounds = roundsOf({ pages, log, followers, work })
 
