@@ -18,6 +18,7 @@ import * as Proxy from "../../postgres/Proxy.ts"
 import { onlyLong } from "../../Scale.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import { test } from "../../Tests.ts"
+import { readOne } from "./Database/Fixture.ts"
 import {
   isUnavailable,
   later,
@@ -82,6 +83,7 @@ onPostgres("Postgres, opening", () => {
         max: 1,
         statementTimeout: 1900
       })
+      yield* readOne(pool)
       const settings = [
         "statement_timeout",
         "lock_timeout",

@@ -1,15 +1,19 @@
 /** What tests of connections ask of a server. */
 import { randomUUID } from "node:crypto"
 import { Effect } from "effect"
+import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
 import { first, type Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 import { execute, sql } from "../../../postgres/Databases.ts"
 
-/** A query that returns 1. */
 /** The function that a statement calls. Others are fences. */
 export const calledBy = ({ text }: Pick<Query<unknown>, "text">): string =>
   /^SELECT causeway\.(\w+)\(/.exec(text)?.[1] ?? "fence"
 
+/** A query that returns 1. */
 export const one: Query<number> = { text: "SELECT 1", values: [], decode: first }
+
+/** Reads 1. On a busy machine a new connection may take longer than a node waits for it, so that a caller tries again. */
+export const readOne = (pool: Pool) => Effect.retry(pool.read(one), { times: 10 })
 
 /** The number of connections of nodes to a database. */
 export const count = (url: string) =>
