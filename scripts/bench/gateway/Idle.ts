@@ -28,8 +28,8 @@ const each = <R extends Running>(
 ) =>
   Effect.gen(function* () {
     const running = yield* server
-    // The first connections have one-time costs, such as modules.
-    yield* Effect.scoped(connect(running, 50))
+    // The first connections have one-time costs: modules, and code that is compiled for the processor.
+    yield* Effect.scoped(connect(running, Math.ceil(count / 2)))
     const before = yield* Memory.settledBytes(running.pid)
     yield* connect(running, count)
     return ((yield* Memory.settledBytes(running.pid)) - before) / count / 1024
