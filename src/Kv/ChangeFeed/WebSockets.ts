@@ -90,10 +90,9 @@ const untilWork = ({ followers, log, work }: Options): Effect.Effect<"lagging" |
     if (followers.lagging) return Exit.succeed("lagging" as const)
     const woken = Direct.map(work.wait, () => "woken" as const)
     if (!followers.atEnd) return woken
-    return Direct.raceFirst(
-      woken,
-      Direct.map(log.awaitPast(followers.shared), () => "grown" as const)
-    )
+    // First: connections that open without a pause must not keep changes from the others.
+    const grown = Direct.map(log.awaitPast(followers.shared), () => "grown" as const)
+    return Direct.raceFirst(grown, woken)
   })
 
 /**

@@ -5,12 +5,14 @@ import type { Duplex } from "node:stream"
 import { it } from "@effect/vitest"
 import { Context, Duration, Effect, Exit, Fiber, Layer, Runtime, type Scope, Stream } from "effect"
 import { type RawData, WebSocket } from "ws"
+import * as Direct from "../../../src/base/Direct.ts"
 import { JsonText } from "../../../src/base/Json/JsonText.ts"
 import * as DrainingSignal from "../../../src/Http/DrainingSignal.ts"
 import * as Reply from "../../../src/Http/Reply.ts"
 import { takenBy } from "../../../src/Http/Server/UnsentBudget.ts"
 import { closed, problemOf, upgrading } from "../../../src/Http/WebSocket/Handshake.ts"
 import { upgradeFailed } from "../../../src/Http/WebSocket.ts"
+import { encode } from "../../../src/Kv/Change.ts"
 import * as ChangeFeed from "../../../src/Kv/ChangeFeed.ts"
 import { alwaysDue, ChangeLog, type ChangeQuery, HistoryTrimmed } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
@@ -28,6 +30,13 @@ export const quietLog: Context.Tag.Service<ChangeLog> = {
   expire: Effect.succeed(0),
   due: alwaysDue
 }
+
+/** A change of the tenant `a`. */
+export const change = (seq: number) =>
+  encode({
+    ...{ seq, op: "delete", namespace: "tenant:a/x", key: "k", value: null },
+    ...{ version: 1, actor: "test", timestamp: 0 }
+  })
 
 /** What a test observes of the log under a feed, and the failures that it injects. */
 export interface ProbeShape {
@@ -87,7 +96,7 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
           probe.isUnavailable ? new StoreUnavailable({ reason: "unavailable" }) : Effect.succeed(restores)
         ),
         lastSeq: Effect.suspend(() => inner().lastSeq),
-        awaitPast: seq => Effect.suspend(() => inner().awaitPast(seq)),
+        awaitPast: seq => Direct.suspend(() => inner().awaitPast(seq)),
         trim: age => Effect.suspend(() => inner().trim(age)),
         expire: Effect.suspend(() => inner().expire),
         due: Effect.suspend(() => inner().due)

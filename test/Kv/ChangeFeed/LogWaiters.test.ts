@@ -1,10 +1,10 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Deferred, Effect, Fiber, Layer, type Scope, TestClock } from "effect"
+import { Deferred, Effect, Exit, Fiber, Layer, type Scope, TestClock } from "effect"
+import * as Direct from "../../../src/base/Direct.ts"
 import { JsonText } from "../../../src/base/Json/JsonText.ts"
 import { type DrainingSignal, layer } from "../../../src/Http/DrainingSignal.ts"
 import type { Connection } from "../../../src/Http/WebSocket.ts"
 import * as Change from "../../../src/Kv/Change.ts"
-import { encode } from "../../../src/Kv/Change.ts"
 import { Follower } from "../../../src/Kv/ChangeFeed/Follower.ts"
 import { FollowerSet } from "../../../src/Kv/ChangeFeed/FollowerSet.ts"
 import * as LogWaiters from "../../../src/Kv/ChangeFeed/LogWaiters.ts"
@@ -12,25 +12,14 @@ import * as Pages from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { Page } from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import type { Steps } from "../../suites/Steps.ts"
-import { check, Probe, put, query, quietLog } from "./Harness.ts"
+import { change, check, Probe, put, query, quietLog } from "./Harness.ts"
 
 /** A log that has grown to this seq, and does not grow further. It may report its growth only sometimes. */
 const grown = (lastSeq: number, isReported = () => true) =>
   Layer.succeed(ChangeLog, {
     ...quietLog,
-    awaitPast: seq => Effect.suspend(() => (seq < lastSeq && isReported() ? Effect.void : Effect.never))
+    awaitPast: seq => Direct.suspend(() => (seq < lastSeq && isReported() ? Exit.void : Effect.never))
   })
-
-const change = encode({
-  seq: 1,
-  op: "delete",
-  namespace: "tenant:a/x",
-  key: "k",
-  value: null,
-  version: 1,
-  actor: "test",
-  timestamp: 0
-})
 
 const never = Number.POSITIVE_INFINITY
 
@@ -66,7 +55,7 @@ const pagesOf = (log: { readonly epoch: string; readonly end: number }, next: Ef
 })
 
 /** A page with the change, which ends at `lastSeq`. */
-const pageOf = (lastSeq: number, epoch: string) => Page.of({ changes: [change], lastSeq, epoch, isComplete: false })
+const pageOf = (lastSeq: number, epoch: string) => Page.of({ changes: [change(1)], lastSeq, epoch, isComplete: false })
 
 /** Registers a test over a log. */
 const over = (
