@@ -178,7 +178,10 @@ export const flatMap = <A, E, R, B, E2, R2>(
 export const map = <A, E, R, B>(self: Effect.Effect<A, E, R>, f: (value: A) => B): Effect.Effect<B, E, R> =>
   flatMap(self, value => Exit.succeed(f(value)))
 
-/** `Effect.raceFirst`. Direct if both effects are. */
+/**
+ * `Effect.raceFirst`. Direct if both effects are: then the first one to be called back wins, whatever it still does after
+ * that.
+ */
 export const raceFirst = <A, E, R, B, E2, R2>(
   self: Effect.Effect<A, E, R>,
   that: Effect.Effect<B, E2, R2>
@@ -188,28 +191,51 @@ export const raceFirst = <A, E, R, B, E2, R2>(
     if (exitOf(first) !== undefined) return first
     const second = advance(that)
     if (exitOf(second) !== undefined) return second
-    if (!(first instanceof Async && first.isInterruptible && second instanceof Async && second.isInterruptible)) {
-      return Effect.raceFirst(first, second)
-    }
-    return new Async<A | B, E | E2, R | R2>(resume => {
-      let isOver = false
-      let cancelFirst = neverCanceled
-      let cancelSecond = neverCanceled
-      const end = (cancelOther: () => void, effect: Effect.Effect<A | B, E | E2, R | R2>): void => {
-        if (isOver) return
-        isOver = true
-        cancelOther()
+    const isDirect = first instanceof Async && second instanceof Async
+    return isDirect && first.isInterruptible && second.isInterruptible
+      ? new Async(resume => registerBoth(first, second, resume))
+      : Effect.raceFirst(first, second)
+  })
+
+/** Registers two effects, the first of which to be called back cancels the other one. Returns a function that cancels both. */
+const registerBoth = <A, E, R>(
+  first: Async<A, E, R>,
+  second: Async<A, E, R>,
+  resume: Resume<A, E, R>
+): (() => void) => {
+  let winner: unknown
+  const cancels = new Map<Async<A, E, R>, () => void>()
+  const cancelAll = (): void => {
+    for (const cancel of cancels.values()) cancel()
+  }
+  const enter = (one: Async<A, E, R>): void => {
+    if (winner !== undefined) return
+    const cancel = one.register(effect => {
+      if (winner !== undefined) return
+      winner = one
+      cancels.delete(one)
+      try {
+        cancelAll()
+      } finally {
         resume(effect)
       }
-      cancelFirst = first.register((effect: Effect.Effect<A, E, R>) => end(cancelSecond, effect))
-      if (!isOver) cancelSecond = second.register((effect: Effect.Effect<B, E2, R2>) => end(cancelFirst, effect))
-      return () => {
-        isOver = true
-        cancelFirst()
-        cancelSecond()
-      }
     })
-  })
+    if (winner === undefined) cancels.set(one, cancel)
+    else if (winner !== one) cancel()
+  }
+  const end = (): void => {
+    winner ??= end
+    cancelAll()
+  }
+  try {
+    enter(first)
+    enter(second)
+  } catch (error) {
+    end()
+    throw error
+  }
+  return end
+}
 
 /**
  * Runs an effect, in a fiber only if it needs one, and calls `onExit` once, perhaps before it returns. The exit of the

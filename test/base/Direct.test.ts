@@ -231,11 +231,45 @@ describe("Direct", () => {
       const slow = Effect.as(Effect.yieldNow(), "slow")
       expect(yield* Direct.raceFirst(waiting("left"), slow)).toBe("slow")
       expect(yield* Direct.raceFirst(slow, waiting("right"))).toBe("slow")
+    })
+
+    test.effect("waits for one that must not be interrupted", function* () {
+      log.length = 0
       const kept = Direct.uninterruptible(waiting("kept"))
-      const racing = yield* Effect.fork(Direct.raceFirst(kept, slow))
+      const racing = yield* Effect.fork(Direct.raceFirst(kept, waiting("right")))
       yield* Effect.repeatN(Effect.yieldNow(), 10)
+      resumes.get("right")!()
+      yield* Effect.repeatN(Effect.yieldNow(), 10)
+      expect(racing.unsafePoll()).toBe(null)
       resumes.get("kept")!()
-      expect(yield* Fiber.join(racing)).toBe("slow")
+      expect(yield* Fiber.join(racing)).toBe("right")
+      expect(log).toEqual(["kept waits", "right waits"])
+    })
+
+    it("cancels one whose registration ends the other one", () => {
+      const ending = Direct.async<string>(() => {
+        resumes.get("left")!()
+        return () => log.push("right is canceled")
+      })
+      race(waiting("left"), ending)
+      expect(log).toEqual(["left waits", "right is canceled", "left"])
+    })
+
+    it("cancels the first one if the second one cannot be registered", () => {
+      const failing = Direct.async<string>(() => {
+        throw new Error("of the registration")
+      })
+      race(waiting("left"), failing)
+      expect(log).toEqual(["left waits", "left is canceled", "failed"])
+    })
+
+    it("ends although the other one cannot be canceled", () => {
+      const kept = Direct.async<string>(() => () => {
+        throw new Error("of the cancellation")
+      })
+      race(waiting("left"), kept)
+      expect(resumes.get("left")).toThrow("of the cancellation")
+      expect(log).toEqual(["left waits", "left"])
     })
   })
 

@@ -22,8 +22,8 @@ describe("Signal", () => {
     const signal = new Signal()
     const waiting = yield* Effect.fork(signal.wait)
     yield* Effect.yieldNow()
-    yield* Fiber.interrupt(waiting)
     signal.set()
+    yield* Fiber.interrupt(waiting)
     yield* signal.wait
   })
 

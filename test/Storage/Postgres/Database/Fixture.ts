@@ -13,7 +13,8 @@ export const calledBy = ({ text }: Pick<Query<unknown>, "text">): string =>
 export const one: Query<number> = { text: "SELECT 1", values: [], decode: first }
 
 /** Reads 1. On a busy machine a new connection may take longer than a node waits for it, so that a caller tries again. */
-export const readOne = (pool: Pool) => Effect.retry(pool.read(one), { times: 10 })
+export const readOne = (pool: Pool) =>
+  Effect.retry(pool.read(one), { times: 10, while: ({ reason }) => /time-?out/i.test(reason) })
 
 /** The number of connections of nodes to a database. */
 export const count = (url: string) =>
