@@ -1,4 +1,4 @@
-/** What callbacks pass to a consumer that runs as effects. */
+/** What callbacks pass to a consumer that runs as effects: values, or a signal alone. */
 import { Cause, type Effect, Exit } from "effect"
 import * as Direct from "./Direct.ts"
 
@@ -62,4 +62,30 @@ export class Inbox<A, E> {
     this.wake = undefined
     queueMicrotask(wake)
   }
+}
+
+/** A flag for which one consumer waits. A latch of Effect would need a fiber for each wait. */
+export class Signal {
+  private isSet = false
+  private wake: (() => void) | undefined
+
+  set(): void {
+    this.isSet = true
+    const { wake } = this
+    this.wake = undefined
+    wake?.()
+  }
+
+  clear(): void {
+    this.isSet = false
+  }
+
+  /** Waits until it is set. The effect is direct. */
+  readonly wait: Effect.Effect<void> = Direct.async(resume => {
+    if (this.isSet) resume(Exit.void)
+    else this.wake = () => resume(Exit.void)
+    return () => {
+      this.wake = undefined
+    }
+  })
 }

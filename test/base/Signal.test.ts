@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber } from "effect"
-import { Signal } from "../../src/base/Signal.ts"
+import { Signal } from "../../src/base/Inbox.ts"
 import { test } from "../Tests.ts"
 import * as Interleaving from "../Upstream/Interleaving.ts"
 

@@ -5,7 +5,7 @@
 
 import { Duration, Effect, Schema, type Scope } from "effect"
 import * as Direct from "../../base/Direct.ts"
-import { Signal } from "../../base/Signal.ts"
+import { Signal } from "../../base/Inbox.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Monotonic from "../../base/Time/Monotonic.ts"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"

@@ -2,8 +2,8 @@
 
 import { type Context, Effect, Exit, Runtime, type Scope } from "effect"
 import * as Direct from "../../base/Direct.ts"
+import { Signal } from "../../base/Inbox.ts"
 import * as DebugLog from "../../base/Observability/DebugLog.ts"
-import { Signal } from "../../base/Signal.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import { Backoff } from "../../base/Time/Backoff.ts"
 import { yieldToEventLoop } from "../../base/Time/EventLoop.ts"
