@@ -21,8 +21,15 @@ const isDisconnect = (error: Error | undefined): boolean => error instanceof Typ
 
 const textOf = ({ parts }: Message): string => parts.map(part => (part.type === "text" ? part.text : "")).join("")
 
-/** What the service has, and after it what was said since. */
-const joined = (stored: ReadonlyArray<Message>, current: ReadonlyArray<Message>): Array<Message> => {
+/**
+ * What the service has, and after it what was said since. `before` is what the page had when it asked: a message that has
+ * changed here in the meantime is newer than the answer.
+ */
+const joined = (
+  stored: ReadonlyArray<Message>,
+  current: ReadonlyArray<Message>,
+  before: ReadonlyArray<Message>
+): Array<Message> => {
   const storedIds = new Set(stored.map(({ id }) => id))
   const currentIds = new Set(current.map(({ id }) => id))
   // The service has the answer to a question under another id.
@@ -31,11 +38,8 @@ const joined = (stored: ReadonlyArray<Message>, current: ReadonlyArray<Message>)
   const since = current
     .slice(known + 1)
     .filter(message => message.role !== "user" || !answers.includes(textOf(message)))
-  const last = current.at(-1)
-  // The last message may have grown here in the meantime.
-  return since.length === 0
-    ? [...stored]
-    : [...stored.map(message => (message.id === last?.id ? last : message)), ...since]
+  const changed = new Map(current.filter(message => !before.includes(message)).map(message => [message.id, message]))
+  return [...stored.map(message => changed.get(message.id) ?? message), ...since]
 }
 
 const useResumedChat = (initial: Array<Message>) => {
@@ -48,27 +52,37 @@ const useResumedChat = (initial: Array<Message>) => {
   })
   const { error, regenerate, resumeStream, setMessages, status } = chat
 
+  /** Gets what the service has. Returns whether it lacks messages that were said here; nothing after the signal. */
+  const refresh = useEffectEvent(async (signal?: AbortSignal): Promise<boolean | undefined> => {
+    let before: ReadonlyArray<Message> = []
+    setMessages(current => {
+      before = current
+      return current
+    })
+    const known = await stored(signal)
+    if (known === undefined || signal?.aborted) return undefined
+    let isUnsent = false
+    setMessages(current => {
+      const said = current.slice(current.findLastIndex(({ role }) => role !== "user") + 1)
+      isUnsent = said.some(({ id }) => !known.some(message => message.id === id))
+      return joined(known, current, before)
+    })
+    return isUnsent
+  })
+
   /** Follows the turn in progress, after the service has sent its messages. */
   const follow = useEffectEvent(async (): Promise<void> => {
     await resumeStream()
     // Between the two requests a turn may have ended, which was not resumed, or begun, whose message is not shown.
-    const all = (await stored()) ?? []
-    setMessages(current => joined(all, current))
+    await refresh()
   })
 
   useEffect(() => void follow(), [])
 
   /** Gets what the service has, and follows the turn in progress. Messages that it does not have are sent again. */
   const catchUp = useEffectEvent(async (signal?: AbortSignal): Promise<void> => {
-    const known = await stored(signal)
-    if (known === undefined || signal?.aborted) return
-    let isUnsent = false
-    setMessages(current => {
-      const said = current.slice(current.findLastIndex(({ role }) => role !== "user") + 1)
-      isUnsent = said.some(({ id }) => !known.some(message => message.id === id))
-      return joined(known, current)
-    })
-    await (isUnsent ? regenerate() : follow())
+    const isUnsent = await refresh(signal)
+    if (isUnsent !== undefined) await (isUnsent ? regenerate() : follow())
   })
 
   /** The attempts to continue since the last one that has succeeded. */

@@ -24,6 +24,12 @@ const say = async (page: Page, text: string): Promise<void> => {
   await page.keyboard.press("Enter")
 }
 
+const makeLatch = (): { readonly open: () => void; readonly opened: Promise<void> } => {
+  let open = (): void => {}
+  const opened = new Promise<void>(resolve => (open = resolve))
+  return { open, opened }
+}
+
 describe.skipIf(absence !== undefined).each(["http", "websocket"])(
   `the chat page over %s${absence === undefined ? "" : ` (${absence})`}`,
   transport => {
@@ -175,6 +181,33 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       await shown
       await say(page, "hi")
       await shows(page, "/ask", "blue", "answer: blue", "hi", "echo: hi")
+    })
+
+    it("keeps an answer that is complete before an older history arrives", async () => {
+      const page = await open(randomUUID(), visit.page)
+      await say(page, "/approve")
+      await page.getByRole("button", { name: "Approve" }).waitFor()
+      const [isAsked, isAnswered, isShown] = [makeLatch(), makeLatch(), makeLatch()]
+      await page.route(
+        "**/messages",
+        async route => {
+          const response = await route.fetch()
+          isAsked.open()
+          await isAnswered.opened
+          await route.fulfill({ response })
+          isShown.open()
+        },
+        { times: 1 }
+      )
+      await page.route("**/messages", route => route.continue(), { times: 1 })
+      await page.reload()
+      await isAsked.opened
+      await page.getByRole("button", { name: "Approve" }).click()
+      await shows(page, "/approve", "approved")
+      isAnswered.open()
+      await isShown.opened
+      await say(page, "hi")
+      await shows(page, "/approve", "approved", "hi", "echo: hi")
     })
 
     it("shows what another tab has said, when it is looked at", async () => {
