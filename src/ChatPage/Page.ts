@@ -55,6 +55,9 @@ export const transport =
 /** The pause in milliseconds after a number of attempts that have failed. */
 export const pauseAfter = (attempts: number): number => Math.min(500 * 2 ** attempts, 8000)
 
+export const pause = (attempts: number): Promise<void> =>
+  new Promise(resolve => setTimeout(resolve, pauseAfter(attempts)))
+
 /** The messages that the service has, as soon as it answers; nothing after the signal. */
 export const stored = async (signal?: AbortSignal): Promise<Array<Message> | undefined> => {
   for (let attempts = 0; !signal?.aborted; attempts++) {
@@ -66,7 +69,7 @@ export const stored = async (signal?: AbortSignal): Promise<Array<Message> | und
       // The service does not answer, or not to the end.
       if (!(error instanceof TypeError)) throw error
     }
-    await new Promise(resolve => setTimeout(resolve, pauseAfter(attempts)))
+    await pause(attempts)
   }
   return undefined
 }

@@ -69,6 +69,7 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       const messageId = `${turnId}-message-1`
       return {
         write: (delta: string) => emit("message.delta", { messageId, delta }),
+        ask: (action: string) => emit("approval.requested", { requestId: action, action, description: action }),
         end: async (content: string) => {
           await emit("message.complete", { messageId, content })
           await emit("turn.completed")
@@ -210,6 +211,101 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       await shows(page, "/approve", "approved", "hi", "echo: hi")
     })
 
+    it("says an answer once whose connection is lost, and which the agent has answered before the next one", async () => {
+      const page = await open(randomUUID(), visit.page)
+      await say(page, "/ask")
+      const blue = page.getByRole("button", { name: "blue" })
+      await blue.waitFor()
+      let cut: string | undefined
+      await page.routeWebSocket(/\/ws$/, socket => {
+        const server = socket.connectToServer()
+        socket.onMessage(frame => {
+          const { requestId, type } = JSON.parse(String(frame))
+          if (type === "send") cut ??= requestId
+          server.send(frame)
+        })
+        server.onMessage(frame => {
+          const { requestId, type } = JSON.parse(String(frame))
+          if (requestId !== cut) socket.send(frame)
+          else if (type === "end") socket.close()
+        })
+      })
+      await page.route(
+        "**/chat/coder",
+        async route => {
+          await route.fetch()
+          await route.abort()
+        },
+        { times: 1 }
+      )
+      await page.reload()
+      await blue.click()
+      await shows(page, "/ask", "blue", "answer: blue")
+      await say(page, "hi")
+      await shows(page, "/ask", "blue", "answer: blue", "hi", "echo: hi")
+      assert.strictEqual(await page.getByRole("alert").count(), 0)
+    })
+
+    it("shows the end of a turn that ends some time after it was stopped", async () => {
+      const page = await open(randomUUID(), visit.page)
+      await say(page, "/ask")
+      await page.getByRole("button", { name: "blue" }).waitFor()
+      let stop: (() => Promise<unknown>) | undefined
+      await page.route("**/stream", route => {
+        if (route.request().method() !== "DELETE") return route.continue()
+        stop = () => route.fetch()
+        return route.fulfill({ status: 204 })
+      })
+      let histories = 0
+      page.on("response", response => {
+        if (response.url().endsWith("/messages")) histories++
+      })
+      await page.getByRole("button", { name: "Stop" }).click()
+      await eventually(async () => assert.isAtLeast(histories, 2))
+      await stop!()
+      await page.getByText("Stopped.").waitFor()
+      assert.strictEqual(await page.getByRole("button", { name: "blue" }).count(), 0)
+      await page.unroute("**/stream")
+    })
+
+    it("keeps the first of two decisions when it is looked at before the second one", async () => {
+      const id = randomUUID()
+      const page = await open(id, visit.page)
+      await say(page, "/hang")
+      await logOf(page).getByRole("article", { name: "Agent" }).waitFor()
+      const { ask } = await answering(id)
+      await ask("one")
+      await ask("two")
+      let histories = 0
+      page.on("requestfinished", request => {
+        if (request.url().endsWith("/messages")) histories++
+      })
+      await page.reload()
+      const approve = page.getByRole("button", { name: "Approve" })
+      await approve.nth(1).waitFor()
+      await eventually(async () => assert.strictEqual(histories, 2))
+      await approve.first().click()
+      await eventually(async () => assert.strictEqual(await approve.count(), 1))
+      await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+      await page.evaluate("fetch('/health').then(answer => answer.text())")
+      assert.strictEqual(histories, 2)
+      await approve.click()
+      await eventually(async () => assert.strictEqual(await approve.count(), 0))
+    })
+
+    it("shows what another tab has decided, also if it decides otherwise", async () => {
+      const id = randomUUID()
+      const page = await open(id, visit.page)
+      await say(page, "/approve")
+      await page.getByRole("button", { name: "Approve" }).waitFor()
+      const tab = await open(id, await visit.newPage())
+      await tab.getByRole("button", { name: "Deny" }).click()
+      await shows(tab, "/approve", "denied")
+      await page.getByRole("button", { name: "Approve" }).click()
+      await shows(page, "/approve", "denied")
+      await tab.close()
+    })
+
     it("shows what another tab has said, when it is looked at", async () => {
       const id = randomUUID()
       const page = await open(id, visit.page)
@@ -323,9 +419,16 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       await shows(page, "/hang", "one ")
       const tab = await open(id, await visit.newPage())
       await shows(tab, "/hang", "one ")
+      const lateId = randomUUID()
+      const late = await open(lateId, await visit.newPage())
+      await say(late, "/hang")
+      await logOf(late).getByRole("article", { name: "Agent" }).waitFor()
+      await (await answering(lateId)).write("half ")
+      await shows(late, "/hang", "half ")
+      await late.route("**/messages", route => route.abort())
       await visit.run(service.kill("SIGKILL"))
       await visit.run(service.ended)
-      for (const each of [page, tab]) await each.getByText("The connection was lost").waitFor()
+      for (const each of [page, tab, late]) await each.getByText("The connection was lost").waitFor()
       // It is sent once the service answers again.
       await page.getByLabel("Message").fill("/approve")
       await page.keyboard.press("Enter")
@@ -339,6 +442,13 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       await tab.reload()
       await shows(tab, "/hang", "one ", "/approve", "approved")
       await tab.close()
+      // It says something before it has learned what has happened.
+      await say(late, "hi")
+      await late.getByText("echo: hi").waitFor()
+      await late.unroute("**/messages")
+      await late.getByText("The gateway was restarted during the turn").waitFor()
+      await shows(late, "/hang", "half ", "hi", "echo: hi")
+      await late.close()
     })
   }
 )
