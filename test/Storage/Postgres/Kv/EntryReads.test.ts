@@ -1,7 +1,7 @@
 /** Reads of single entries that share statements. */
 import { expect, it } from "@effect/vitest"
 import { Deferred, Effect, Either, Exit, Fiber } from "effect"
-import { vi } from "vitest"
+import { afterEach, beforeEach, describe, vi } from "vitest"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
 import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
@@ -42,83 +42,89 @@ const start = (reads: EntryReads, count: number) =>
 const valuesOf = (read: ReadonlyArray<Either.Either<{ readonly value: unknown } | undefined, unknown>>) =>
   read.map(one => (Either.isRight(one) ? one.right?.value : "failed"))
 
-it.live("reads of one turn share a statement, and later ones wait for the next, two at a time", () =>
-  Effect.gen(function* () {
-    const { reads, sent } = fakePool()
-    const first = yield* start(reads, 3)
-    const second = yield* start(reads, 1)
-    const third = yield* start(reads, 2)
-    expect(sent.length).toBe(2)
-    yield* Deferred.succeed(sent[0]!, [row(3, "c"), row(1, "a")])
-    expect(valuesOf(yield* Fiber.join(first))).toEqual(["a", undefined, "c"])
-    yield* turn
-    expect(sent.length).toBe(3)
-    yield* Deferred.fail(sent[1]!, new StoreUnavailable({ reason: "lost" }))
-    expect(valuesOf(yield* Fiber.join(second))).toEqual(["failed"])
-    yield* Deferred.succeed(sent[2]!, [row(1, "d"), row(2, "e")])
-    expect(valuesOf(yield* Fiber.join(third))).toEqual(["d", "e"])
+describe("reads of single entries", () => {
+  // A read fails when it has waited for too long, as on a machine that takes long for 10,000 of them.
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ["performance"] })
   })
-)
-
-it.live("a statement has at most 64 entries, and a read that is due too late fails without one", () =>
-  Effect.gen(function* () {
-    yield* Effect.acquireRelease(
-      Effect.sync(() => vi.useFakeTimers({ toFake: ["performance"] })),
-      () => Effect.sync(() => vi.useRealTimers())
-    )
-    const { reads, sent } = fakePool()
-    const all = yield* start(reads, 200)
-    yield* Effect.repeat(turn, { until: () => sent.length === 2 })
-    vi.advanceTimersByTime(1901)
-    yield* Effect.forEach(sent, each => Deferred.succeed(each, []))
-    const found = yield* Fiber.join(all)
-    expect(found.filter(Either.isLeft).length).toBe(200 - 2 * 64)
-    expect(sent.length).toBe(2)
-  }).pipe(Effect.scoped)
-)
-
-it.live("a large value has a statement of its own, for which no other read waits", () =>
-  Effect.gen(function* () {
-    const { reads, sent, values } = fakePool()
-    const all = yield* start(reads, 3)
-    yield* Deferred.succeed(sent[0]!, [row(1, "a"), row(2, null), row(3, "c")])
-    yield* turn
-    expect(values.map(([names, keys]) => [names, keys])).toEqual([expect.anything(), ["n", "1"]])
-    for (const index of [2, 3]) {
-      const others = yield* start(reads, 1)
-      yield* Deferred.succeed(sent[index]!, [row(1, "small")])
-      expect(valuesOf(yield* Fiber.join(others))).toEqual(["small"])
-    }
-    yield* Deferred.succeed(sent[1]!, [row(1, "large")])
-    expect(valuesOf(yield* Fiber.join(all))).toEqual(["a", "large", "c"])
+  afterEach(() => {
+    vi.useRealTimers()
   })
-)
 
-it.live("a read whose caller is gone needs no statement", () =>
-  Effect.gen(function* () {
-    const { reads, sent } = fakePool()
-    const first = [yield* start(reads, 1), yield* start(reads, 1)]
-    const gone = yield* start(reads, 70)
-    yield* Fiber.interrupt(gone)
-    for (const each of sent) yield* Deferred.succeed(each, [])
-    for (const each of first) yield* Fiber.join(each)
-    yield* turn
-    expect(sent.length).toBe(2)
-    const next = yield* start(reads, 1)
-    yield* Deferred.succeed(sent[2]!, [row(1, "a")])
-    expect(valuesOf(yield* Fiber.join(next))).toEqual(["a"])
-  })
-)
+  it.live("reads of one turn share a statement, and later ones wait for the next, two at a time", () =>
+    Effect.gen(function* () {
+      const { reads, sent } = fakePool()
+      const first = yield* start(reads, 3)
+      const second = yield* start(reads, 1)
+      const third = yield* start(reads, 2)
+      expect(sent.length).toBe(2)
+      yield* Deferred.succeed(sent[0]!, [row(3, "c"), row(1, "a")])
+      expect(valuesOf(yield* Fiber.join(first))).toEqual(["a", undefined, "c"])
+      yield* turn
+      expect(sent.length).toBe(3)
+      yield* Deferred.fail(sent[1]!, new StoreUnavailable({ reason: "lost" }))
+      expect(valuesOf(yield* Fiber.join(second))).toEqual(["failed"])
+      yield* Deferred.succeed(sent[2]!, [row(1, "d"), row(2, "e")])
+      expect(valuesOf(yield* Fiber.join(third))).toEqual(["d", "e"])
+    })
+  )
 
-it.live("a read is refused while 10,000 wait", () =>
-  Effect.gen(function* () {
-    const { reads, sent } = fakePool()
-    yield* start(reads, 10_000)
-    yield* Effect.repeat(turn, { until: () => sent.length === 2 })
-    yield* start(reads, 2 * 64)
-    expect(yield* Effect.raceFirst(Effect.flip(reads.get("n", "late")), turn)).toBeInstanceOf(StoreUnavailable)
-  })
-)
+  it.live("a statement has at most 64 entries, and a read that is due too late fails without one", () =>
+    Effect.gen(function* () {
+      const { reads, sent } = fakePool()
+      const all = yield* start(reads, 200)
+      yield* Effect.repeat(turn, { until: () => sent.length === 2 })
+      vi.advanceTimersByTime(1901)
+      yield* Effect.forEach(sent, each => Deferred.succeed(each, []))
+      const found = yield* Fiber.join(all)
+      expect(found.filter(Either.isLeft).length).toBe(200 - 2 * 64)
+      expect(sent.length).toBe(2)
+    })
+  )
+
+  it.live("a large value has a statement of its own, for which no other read waits", () =>
+    Effect.gen(function* () {
+      const { reads, sent, values } = fakePool()
+      const all = yield* start(reads, 3)
+      yield* Deferred.succeed(sent[0]!, [row(1, "a"), row(2, null), row(3, "c")])
+      yield* turn
+      expect(values.map(([names, keys]) => [names, keys])).toEqual([expect.anything(), ["n", "1"]])
+      for (const index of [2, 3]) {
+        const others = yield* start(reads, 1)
+        yield* Deferred.succeed(sent[index]!, [row(1, "small")])
+        expect(valuesOf(yield* Fiber.join(others))).toEqual(["small"])
+      }
+      yield* Deferred.succeed(sent[1]!, [row(1, "large")])
+      expect(valuesOf(yield* Fiber.join(all))).toEqual(["a", "large", "c"])
+    })
+  )
+
+  it.live("a read whose caller is gone needs no statement", () =>
+    Effect.gen(function* () {
+      const { reads, sent } = fakePool()
+      const first = [yield* start(reads, 1), yield* start(reads, 1)]
+      const gone = yield* start(reads, 70)
+      yield* Fiber.interrupt(gone)
+      for (const each of sent) yield* Deferred.succeed(each, [])
+      for (const each of first) yield* Fiber.join(each)
+      yield* turn
+      expect(sent.length).toBe(2)
+      const next = yield* start(reads, 1)
+      yield* Deferred.succeed(sent[2]!, [row(1, "a")])
+      expect(valuesOf(yield* Fiber.join(next))).toEqual(["a"])
+    })
+  )
+
+  it.live("a read is refused while 10,000 wait", () =>
+    Effect.gen(function* () {
+      const { reads, sent } = fakePool()
+      yield* start(reads, 10_000)
+      yield* Effect.repeat(turn, { until: () => sent.length === 2 })
+      yield* start(reads, 2 * 64)
+      expect(yield* Effect.raceFirst(Effect.flip(reads.get("n", "late")), turn)).toBeInstanceOf(StoreUnavailable)
+    })
+  )
+})
 
 onPostgres("Postgres, reads of single entries", () => {
   live("each gets its own entry, and a name with U+0000 none", function* () {
