@@ -49,15 +49,21 @@ export const waitsFor = (message: Message | undefined): "approval" | "question" 
   return undefined
 }
 
-/** The attempts to see the end of a turn that was stopped while it waited for a person. */
-const stopAttempts = 4
+/** The attempts to see that the agent no longer waits for what was decided or stopped. */
+const settleAttempts = 5
 
-/** Shows what the service has. Returns whether it lacks messages that were said here; nothing after the signal. */
+interface Shown {
+  readonly last: Message | undefined
+  /** Whether the service lacks messages that were said here. */
+  readonly lacks: boolean
+}
+
+/** Shows what the service has; nothing after the signal. */
 const refreshed = async (
   setMessages: (f: (current: Array<Message>) => Array<Message>) => void,
   isBehind: { current: boolean },
   signal: AbortSignal | undefined
-): Promise<boolean | undefined> => {
+): Promise<Shown | undefined> => {
   let before: ReadonlyArray<Message> = []
   setMessages(current => {
     before = current
@@ -66,13 +72,9 @@ const refreshed = async (
   const known = await stored(signal)
   if (known === undefined || signal?.aborted) return undefined
   isBehind.current = false
-  let lacks = false
-  setMessages(current => {
-    const all = joined(known, current, before)
-    lacks = isUnsent(all, known)
-    return all
-  })
-  return lacks
+  let all: Array<Message> = []
+  setMessages(current => (all = joined(known, current, before)))
+  return { last: all.at(-1), lacks: isUnsent(all, known) }
 }
 
 /** Calls back when the page is looked at again. */
@@ -113,8 +115,17 @@ export const useResumedChat = (initial: Array<Message>) => {
 
   /** Shows what the service has, and follows the turn in progress. Messages that it does not have are sent again. */
   const catchUp = useEffectEvent(async (signal?: AbortSignal): Promise<void> => {
-    const lacks = await refresh(signal)
-    if (lacks !== undefined) await (lacks ? regenerate() : follow())
+    const shown = await refresh(signal)
+    if (shown !== undefined) await (shown.lacks ? regenerate() : follow())
+  })
+
+  /** Follows a turn for which something was decided, here or by another tab, as soon as the agent goes on. */
+  const settle = useEffectEvent(async (signal?: AbortSignal): Promise<void> => {
+    for (let attempt = 0; attempt < settleAttempts; attempt++) {
+      const last = (await refresh(signal))?.last
+      if (waitsFor(last) === undefined) return last?.role === "assistant" ? follow() : undefined
+      await pause(attempt)
+    }
   })
 
   /** The attempts to continue since the last one that has succeeded. */
@@ -127,11 +138,11 @@ export const useResumedChat = (initial: Array<Message>) => {
 
   useEffect(() => {
     if (error === undefined) return
-    // What was refused here, such as a decision, may have been decided by another tab.
-    if (!isDisconnect(error)) return void refresh().catch(() => {})
-    isBehind.current = true
+    const isLost = isDisconnect(error)
+    if (isLost) isBehind.current = true
     const ended = new AbortController()
-    const timer = setTimeout(() => void catchUp(ended.signal), pauseAfter(attempts.current++))
+    const again = (): Promise<void> => (isLost ? catchUp(ended.signal) : settle(ended.signal))
+    const timer = setTimeout(() => void again().catch(() => {}), pauseAfter(attempts.current++))
     return () => {
       clearTimeout(timer)
       ended.abort()
@@ -144,17 +155,12 @@ export const useResumedChat = (initial: Array<Message>) => {
   })
 
   const isBusy = status === "submitted" || status === "streaming"
-  const isWaiting = useEffectEvent(() => waitsFor(messages.at(-1)) !== undefined)
   return {
     ...chat,
     isBusy,
     stop: async () => {
       await stopAgent()
-      // A turn that waits for a person is not followed, and ends only when the agent has stopped.
-      for (let attempt = 0; !isBusy && attempt < stopAttempts && isWaiting(); attempt++) {
-        await catchUp()
-        await pause(attempt)
-      }
+      if (!isBusy) await settle()
     }
   }
 }

@@ -68,6 +68,7 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
         visit.run(simulator.emit(instance, { type, turnId, ...fields }))
       const messageId = `${turnId}-message-1`
       return {
+        resolve: (requestId: string, approved: boolean) => emit("approval.resolved", { requestId, approved }),
         write: (delta: string) => emit("message.delta", { messageId, delta }),
         ask: (action: string) => emit("approval.requested", { requestId: action, action, description: action }),
         end: async (content: string) => {
@@ -293,16 +294,27 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       await eventually(async () => assert.strictEqual(await approve.count(), 0))
     })
 
-    it("shows what another tab has decided, also if it decides otherwise", async () => {
+    it("shows what another tab has decided at the same time, once the agent goes on", async () => {
       const id = randomUUID()
       const page = await open(id, visit.page)
-      await say(page, "/approve")
-      await page.getByRole("button", { name: "Approve" }).waitFor()
+      await say(page, "/hang")
+      await logOf(page).getByRole("article", { name: "Agent" }).waitFor()
+      const { ask, end, resolve } = await answering(id)
+      await ask("one")
       const tab = await open(id, await visit.newPage())
+      for (const each of [page, tab]) await each.getByRole("button", { name: "Approve" }).waitFor()
       await tab.getByRole("button", { name: "Deny" }).click()
-      await shows(tab, "/approve", "denied")
+      await tab.getByText("was answered").waitFor()
+      // Until the agent goes on, the service shows it as undecided.
       await page.getByRole("button", { name: "Approve" }).click()
-      await shows(page, "/approve", "denied")
+      await page.getByText("was answered before").waitFor()
+      await page.getByRole("button", { name: "Approve" }).waitFor()
+      await resolve("one", false)
+      await end("denied")
+      for (const each of [page, tab]) {
+        await shows(each, "/hang", "denied")
+        await isReady(each)
+      }
       await tab.close()
     })
 
