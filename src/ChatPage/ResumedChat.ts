@@ -119,7 +119,7 @@ export const useResumedChat = (initial: Array<Message>) => {
     if (shown !== undefined) await (shown.lacks ? regenerate() : follow())
   })
 
-  /** Follows a turn for which something was decided, here or by another tab, as soon as the agent goes on. */
+  /** Follows a turn for which something was decided, here or by another tab, as soon as the agent continues. */
   const settle = useEffectEvent(async (signal?: AbortSignal): Promise<void> => {
     for (let attempt = 0; attempt < settleAttempts; attempt++) {
       const last = (await refresh(signal))?.last

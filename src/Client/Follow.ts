@@ -171,8 +171,7 @@ export class LogReader {
         yield page
         if (isReset(page, query)) return
         query = { ...query, after: page.lastSeq, epoch: page.epoch || query.epoch }
-        // A proxy may remove the header.
-        isBehind = page.hasMore || page.changes.length >= pageSize
+        isBehind = page.hasMore
       }
       const transport = this.#choose()
       const startedAt = this.requests.clock.now()

@@ -294,7 +294,7 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       await eventually(async () => assert.strictEqual(await approve.count(), 0))
     })
 
-    it("shows what another tab has decided at the same time, once the agent goes on", async () => {
+    it("shows what another tab has decided at the same time, once the agent continues", async () => {
       const id = randomUUID()
       const page = await open(id, visit.page)
       await say(page, "/hang")
@@ -305,7 +305,7 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       for (const each of [page, tab]) await each.getByRole("button", { name: "Approve" }).waitFor()
       await tab.getByRole("button", { name: "Deny" }).click()
       await tab.getByText("was answered").waitFor()
-      // Until the agent goes on, the service shows it as undecided.
+      // Until the agent continues, the service shows it as undecided.
       await page.getByRole("button", { name: "Approve" }).click()
       await page.getByText("was answered before").waitFor()
       await page.getByRole("button", { name: "Approve" }).waitFor()

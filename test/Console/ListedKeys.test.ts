@@ -105,6 +105,17 @@ describe("The list of keys", () => {
     )
   })
 
+  it("keeps a key that was set again before its page was read, when the change that deleted it arrives", () => {
+    const store = new Namespace()
+    for (const op of ["set", "delete", "set"] as const) store.write(op, keyOf(0))
+    const list = new ListedKeys()
+    list.expectPage()
+    const { isLast, page } = store.page(undefined, size)
+    list.add(page, isLast)
+    list.apply(store.log[1]!)
+    assert.deepStrictEqual(list.items, page.items)
+  })
+
   it("does not count a set as a new key if the page was read after the key was deleted again", () => {
     const store = new Namespace()
     for (let index = 0; index < 6; index++) store.write("set", keyOf(index))

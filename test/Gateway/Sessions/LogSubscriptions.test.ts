@@ -10,7 +10,7 @@ import type { SessionRecord } from "../../../src/Gateway/Sessions/Session/Sessio
 import * as LogSubscriptions from "../../../src/Gateway/Sessions/SessionSubscriptions.ts"
 import type { Frame } from "../../../src/Gateway/Sessions.ts"
 import { given } from "../../Given.ts"
-import { alice, breathe } from "../Fixture.ts"
+import { alice, breathe, isDense } from "../Fixture.ts"
 
 const id = "0".repeat(36)
 
@@ -152,6 +152,13 @@ describe("LogSubscriptions", () => {
     expect(again.subscription.headSeq).toBe(101)
     yield* change({ head: 102 })
     expect(again.seqs).toEqual([102])
+  })
+
+  test("more events than are read at once are published after one wake-up", function* ({ change, subscribe }) {
+    const { seqs } = yield* subscribe()
+    yield* change({ head: 600 })
+    yield* Effect.repeat(breathe, { until: () => seqs.length === 600 })
+    isDense(seqs)
   })
 
   test("missed events are read from the history that was subscribed to, and from no other", function* ({

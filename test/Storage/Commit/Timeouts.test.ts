@@ -90,15 +90,19 @@ describe("GroupCommit, timeouts", () => {
           const end = performance.now() + 500
           while (performance.now() < end);
         }
-        const commit = (group: ReadonlyArray<Write>) =>
-          Effect.async<ReadonlyArray<Either.Either<string>>>(resume => {
-            port2.once("message", () => resume(Effect.succeed(group.map(write => Either.right(`done ${write}`)))))
-            after(standStill)
-          })
-        const committer = yield* GroupCommit.make<Write, string>({ commit, weigh, timeout: "400 millis" })
-        expect(yield* committer.submit("a")).toBe("done a")
-        // The watchdog waits for the same.
-        yield* untilRead
+        const answered = Effect.async<void>(resume => {
+          port2.once("message", () => resume(Effect.void))
+          after(standStill)
+        })
+        const commit = ([write]: ReadonlyArray<Write>) =>
+          // The second one is in flight when the watchdog has waited for the answer of the first.
+          Effect.as(write === "a" ? answered : untilRead, [Either.right(`done ${write}`)])
+        const maxGroup = { operations: 1, bytes: 100 }
+        const committer = yield* GroupCommit.make<Write, string>({ commit, weigh, maxGroup, timeout: "400 millis" })
+        const writes = yield* Effect.forEach(["a", "b", "c"], write =>
+          Effect.fork(Effect.either(committer.submit(write)))
+        )
+        expect(yield* joinAll(writes)).toEqual(["done a", "done b", "done c"])
         expect(committer.isStuck()).toBe(false)
       }
     )

@@ -12,6 +12,7 @@ import * as Http from "../../suites/Http/Fixture.ts"
 import { del, set } from "../../suites/Store/Fixture.ts"
 import type * as Fixture from "./Fixture.ts"
 import { namespace, node, someoneWaits } from "./Fixture.ts"
+import * as Held from "./Held.ts"
 
 const commit = ({ store }: Fixture.Node, ...operations: ReadonlyArray<Operation>) =>
   store.commit({ operations, actor: "tester" })
@@ -130,6 +131,23 @@ onPostgres("Postgres, several nodes", () => {
       "4 there 2",
       "5 there 3"
     ])
+  })
+
+  live("a group that takes the lock of the log first is decided by what was committed before", function* () {
+    const url = yield* newStore
+    const [one, two] = [yield* Held.connect(url), yield* Held.connect(url)]
+    const write = (client: typeof one, value: number, lockFirst: boolean) =>
+      Effect.promise(() =>
+        Held.call(client, "commit_group", Held.groupOf([set(namespace, "k", value)], 1000, lockFirst))
+      )
+    yield* write(one, 1, false)
+    yield* Effect.promise(() => one.query("BEGIN"))
+    yield* write(one, 2, false)
+    const waiting = yield* Effect.fork(write(two, 3, true))
+    yield* someoneWaits(url)
+    yield* Effect.promise(() => one.query("COMMIT"))
+    yield* Fiber.join(waiting)
+    expect(yield* sql(url, "SELECT version::int, value FROM causeway.entries")).toEqual([{ version: 3, value: "3" }])
   })
 
   live("a batch is refused whose condition on an absent key another node has broken", function* () {

@@ -10,6 +10,7 @@ import {
   createSessions,
   endsOf,
   history,
+  inTime,
   isDense,
   listen,
   live,
@@ -19,7 +20,8 @@ import {
   recordsOf,
   startStates,
   statesOf,
-  timed
+  timed,
+  timedHeard
 } from "../../Fixture.ts"
 
 describe("Shutdown and recovery of sessions", () => {
@@ -138,6 +140,22 @@ describe("Shutdown and recovery of sessions", () => {
     yield* simulator.awaitState(({ instances }) => instances.length === 1)
     expect((yield* sessions.get(alice, id)).instanceId).not.toBe(instanceId)
   })
+
+  timedHeard(
+    "subscribers of a history that is replaced by an earlier copy are notified without a request",
+    function* ({ id, listener, sessions, stored }) {
+      yield* sessions.start(alice, id)
+      yield* listener.until(event => event.type === "session_state" && event.state === "active")
+      const { epoch } = listener.subscription
+      const events = Context.get(stored, SessionEvents)
+      const session = `acme/${id}`
+      yield* events.remove(session)
+      yield* events.open(session, epoch)
+      const texts = [JSON.stringify(listener.events[0])]
+      yield* events.append({ session, epoch, after: 0, timestamp: 0, texts, recoveryState: null })
+      yield* inTime(yield* Effect.fork(listener.untilLost))
+    }
+  )
 
   /** A session with a subscriber, whose history and record another program removes. */
   const removed = Effect.gen(function* () {

@@ -56,6 +56,19 @@ describe("A journal", () => {
       )
   })
 
+  it.effect("gives no event an earlier time than the one before, also after the clock was set back", () =>
+    Effect.gen(function* () {
+      const published: Array<Frame> = []
+      const journal = yield* journalOn(yield* SessionEvents, frames => published.push(...frames))
+      for (const now of [2000, 1000, 3000]) {
+        yield* TestClock.setTime(now)
+        yield* journal.update(state => ({ state, events: [{ type: "text_delta", text: "hello" }] }))
+      }
+      const timestamps = published.map(({ data }) => (JSON.parse(data.toString()) as { timestamp: unknown }).timestamp)
+      expect(timestamps).toEqual([2000, 2000, 3000])
+    }).pipe(Effect.provide(Memory.layer()))
+  )
+
   it.effect("a required step is abandoned when the history itself is lost", () =>
     Effect.gen(function* () {
       const events = yield* SessionEvents
