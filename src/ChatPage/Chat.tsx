@@ -117,7 +117,7 @@ export const Chat = ({ messages: initial }: { readonly messages: Array<Message> 
       </main>
       <Composer
         isBusy={isBusy}
-        isAccepted={status !== "submitted"}
+        isAccepted={status !== "submitted" || last?.role === "assistant"}
         waits={waits}
         onSend={text => void sendMessage({ text })}
         onStop={() => void stop().catch(() => {})}

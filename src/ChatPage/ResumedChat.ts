@@ -7,7 +7,14 @@ import { id, type Message, pause, pauseAfter, stopAgent, stored, transport } fro
 /** A broken connection, after which the agent continues. Errors of the agent are of another type. */
 export const isDisconnect = (error: Error | undefined): boolean => error instanceof TypeError
 
-const textOf = ({ parts }: Message): string => parts.map(part => (part.type === "text" ? part.text : "")).join("")
+/** What the agent waits for. */
+export const waitsFor = (message: Message | undefined): "approval" | "question" | undefined => {
+  for (const part of message?.parts ?? []) {
+    if (part.type === "dynamic-tool" && part.state === "approval-requested") return "approval"
+    if (part.type === "data-question" && part.data.status === "pending") return "question"
+  }
+  return undefined
+}
 
 /**
  * What the service has, and after it what was said since. `before` is what the page had when it asked: a message that has
@@ -18,14 +25,13 @@ const joined = (
   current: ReadonlyArray<Message>,
   before: ReadonlyArray<Message>
 ): Array<Message> => {
-  const storedIds = new Set(stored.map(({ id }) => id))
-  const currentIds = new Set(current.map(({ id }) => id))
-  // The service has the answer to a question under another id.
-  const answers = stored.filter(({ id }) => id.endsWith("/answer") && !currentIds.has(id)).map(textOf)
-  const known = current.findLastIndex(({ id }) => storedIds.has(id))
-  const since = current
-    .slice(known + 1)
-    .filter(message => message.role !== "user" || !answers.includes(textOf(message)))
+  const storedById = new Map(stored.map(message => [message.id, message]))
+  const known = current.findLastIndex(({ id }) => storedById.has(id))
+  const since = current.slice(known + 1)
+  const asked = current[known]
+  // The service has the answer to a question under another id. It may be that of another tab, which was first.
+  const isAnswered = waitsFor(asked) === "question" && waitsFor(storedById.get(asked!.id)) !== "question"
+  if (isAnswered && since[0]?.role === "user") since.shift()
   const changed = new Map(current.filter(message => !before.includes(message)).map(message => [message.id, message]))
   return [...stored.map(message => changed.get(message.id) ?? message), ...since]
 }
@@ -40,20 +46,12 @@ const isUnsent = (messages: ReadonlyArray<Message>, stored: ReadonlyArray<Messag
 const isDeciding = (message: Message | undefined): boolean =>
   message?.parts.some(part => part.type === "dynamic-tool" && part.state === "approval-responded") === true
 
-/** What the agent waits for. */
-export const waitsFor = (message: Message | undefined): "approval" | "question" | undefined => {
-  for (const part of message?.parts ?? []) {
-    if (part.type === "dynamic-tool" && part.state === "approval-requested") return "approval"
-    if (part.type === "data-question" && part.data.status === "pending") return "question"
-  }
-  return undefined
-}
-
-/** The attempts to see that the agent no longer waits for what was decided or stopped. */
+/** The attempts to see that the agent no longer waits after it was stopped. */
 const settleAttempts = 5
 
 interface Shown {
-  readonly last: Message | undefined
+  /** Whether the agent waits for a person. */
+  readonly waits: boolean
   /** Whether the service lacks messages that were said here. */
   readonly lacks: boolean
 }
@@ -74,7 +72,8 @@ const refreshed = async (
   isBehind.current = false
   let all: Array<Message> = []
   setMessages(current => (all = joined(known, current, before)))
-  return { last: all.at(-1), lacks: isUnsent(all, known) }
+  const last = known.findLast(({ role }) => role === "assistant")
+  return { waits: waitsFor(last) !== undefined, lacks: isUnsent(all, known) }
 }
 
 /** Calls back when the page is looked at again. */
@@ -121,9 +120,9 @@ export const useResumedChat = (initial: Array<Message>) => {
 
   /** Follows a turn for which something was decided, here or by another tab, as soon as the agent continues. */
   const settle = useEffectEvent(async (signal?: AbortSignal): Promise<void> => {
-    for (let attempt = 0; attempt < settleAttempts; attempt++) {
-      const last = (await refresh(signal))?.last
-      if (waitsFor(last) === undefined) return last?.role === "assistant" ? follow() : undefined
+    for (let attempt = 0; signal ? !signal.aborted : attempt < settleAttempts; attempt++) {
+      const shown = await refresh(signal)
+      if (!shown?.waits) return shown?.lacks === false ? follow() : undefined
       await pause(attempt)
     }
   })

@@ -24,6 +24,11 @@ const say = async (page: Page, text: string): Promise<void> => {
   await page.keyboard.press("Enter")
 }
 
+/** Waits for the answers to whatever a page has asked for at once. */
+const untilAnswered = async (page: Page): Promise<void> => {
+  for (let asked = 0; asked < 10; asked++) await page.evaluate("fetch('/health').then(answer => answer.text())")
+}
+
 const makeLatch = (): { readonly open: () => void; readonly opened: Promise<void> } => {
   let open = (): void => {}
   const opened = new Promise<void>(resolve => (open = resolve))
@@ -66,16 +71,26 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       const instance = (await visit.run(simulator.state)).instances.at(-1)!.id
       const emit = (type: string, fields: object = {}) =>
         visit.run(simulator.emit(instance, { type, turnId, ...fields }))
-      const messageId = `${turnId}-message-1`
+      const messageOf = (number: number) => `${turnId}-message-${number}`
       return {
         resolve: (requestId: string, approved: boolean) => emit("approval.resolved", { requestId, approved }),
-        write: (delta: string) => emit("message.delta", { messageId, delta }),
+        write: (delta: string) => emit("message.delta", { messageId: messageOf(1), delta }),
         ask: (action: string) => emit("approval.requested", { requestId: action, action, description: action }),
-        end: async (content: string) => {
-          await emit("message.complete", { messageId, content })
+        askFor: (question: string, ...options: ReadonlyArray<string>) =>
+          emit("question.asked", { requestId: question, question, options }),
+        takeAnswer: (question: string, answer: string) => emit("question.answered", { requestId: question, answer }),
+        end: async (content: string, number = 1) => {
+          await emit("message.complete", { messageId: messageOf(number), content })
           await emit("turn.completed")
         }
       }
+    }
+
+    /** Answers the agent by a button, and waits until the agent has the answer. */
+    const choose = async (page: Page, name: string): Promise<void> => {
+      const before = (await visit.run(simulator.state)).frames.answer
+      await page.getByRole("button", { name }).click()
+      await visit.run(simulator.awaitState(({ frames }) => frames.answer > before))
     }
 
     it("shows one message in all tabs, which were loaded in the middle of it", async () => {
@@ -294,28 +309,71 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
       await eventually(async () => assert.strictEqual(await approve.count(), 0))
     })
 
-    it("shows what another tab has decided at the same time, once the agent continues", async () => {
+    it("shows what another tab has decided at the same time, however late the agent continues", async () => {
       const id = randomUUID()
-      const page = await open(id, visit.page)
+      const page = await visit.newPage()
+      await page.clock.install()
+      await open(id, page)
       await say(page, "/hang")
       await logOf(page).getByRole("article", { name: "Agent" }).waitFor()
       const { ask, end, resolve } = await answering(id)
       await ask("one")
       const tab = await open(id, await visit.newPage())
       for (const each of [page, tab]) await each.getByRole("button", { name: "Approve" }).waitFor()
-      await tab.getByRole("button", { name: "Deny" }).click()
-      await tab.getByText("was answered").waitFor()
+      await choose(tab, "Deny")
       // Until the agent continues, the service shows it as undecided.
       await page.getByRole("button", { name: "Approve" }).click()
       await page.getByText("was answered before").waitFor()
       await page.getByRole("button", { name: "Approve" }).waitFor()
+      const wait = async () => {
+        await page.clock.fastForward(10_000)
+        await untilAnswered(page)
+      }
+      for (let waits = 0; waits < 6; waits++) await wait()
       await resolve("one", false)
       await end("denied")
+      await shows(tab, "/hang", "denied")
+      await wait()
+      await shows(page, "/hang", "denied")
       for (const each of [page, tab]) {
-        await shows(each, "/hang", "denied")
+        await isReady(each)
+        await each.close()
+      }
+    })
+
+    it("shows the answer of another tab that was first, in the place of its own", async () => {
+      const id = randomUUID()
+      const page = await open(id, visit.page)
+      await say(page, "/hang")
+      await logOf(page).getByRole("article", { name: "Agent" }).waitFor()
+      const { askFor, end, takeAnswer, write } = await answering(id)
+      await write("hm")
+      await askFor("Which color?", "red", "blue")
+      const tab = await open(id, await visit.newPage())
+      for (const each of [page, tab]) await each.getByRole("button", { name: "blue" }).waitFor()
+      await choose(tab, "blue")
+      await page.getByRole("button", { name: "red" }).click()
+      await page.getByRole("alert").waitFor()
+      await takeAnswer("Which color?", "blue")
+      await end("done", 2)
+      for (const each of [page, tab]) {
+        await shows(each, "/hang", "hm", "blue", "done")
         await isReady(each)
       }
+      assert.strictEqual(await page.getByRole("alert").count(), 0)
       await tab.close()
+    })
+
+    it("lets a person stop the agent before its first words", async () => {
+      const id = randomUUID()
+      const page = await open(id, visit.page)
+      await say(page, "/hang")
+      await logOf(page).getByRole("article", { name: "Agent" }).waitFor()
+      await (await answering(id)).end("done")
+      await shows(page, "/hang", "done")
+      // The simulated agent is still busy.
+      await say(page, "hi")
+      await eventually(async () => assert.isTrue(await page.getByRole("button", { name: "Stop" }).isEnabled()))
     })
 
     it("shows what another tab has said, when it is looked at", async () => {
@@ -405,8 +463,7 @@ describe.skipIf(absence !== undefined).each(["http", "websocket"])(
         let before = -1
         while (before !== requests) {
           before = requests
-          // Whatever the page asks for at once comes before the answers to these.
-          for (let asked = 0; asked < 10; asked++) await page.evaluate("fetch('/health').then(answer => answer.text())")
+          await untilAnswered(page)
         }
         return requests
       }
